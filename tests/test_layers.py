@@ -62,7 +62,7 @@ USES: dict[str, str] = {
         "rpc/calls tensors tensors/recording"
     ),
     "interop/torch": (
-        "autograd distributed distributed/contexts engine errors graph rpc "
+        "arrays autograd distributed distributed/contexts engine errors graph rpc "
         "rpc/membership rpc/transport tensors tensors/forward tensors/recording"
     ),
     "interop/torch/devices": (

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from tests.interpreter import needs_lock
 
 import telegrad as tg
 from telegrad.autograd import checkpoint, forward_ad, functional, grad
@@ -299,6 +300,7 @@ def test_a_parameter_among_the_arguments_may_change_before_the_backward_pass(val
     assert [g.tolist() for g in grad(out, [x, w])] == expected
 
 
+@needs_lock
 def test_a_parameter_changes_in_its_own_memory_when_the_pass_is_over(values):
     x, w = values
     out = checkpoint(lambda x: tg.sin(x @ w), x).sum()

@@ -54,7 +54,7 @@ def resources():
     """
     host = rpc.current_worker().host
     process = psutil.Process()
-    idle = len(host._pool._resting) + host.lead.is_idle()
+    idle = len(host._pool._resting) + host.idle_leads()
     shelves = host.segment_pool._shelves.values()
     in_use = sum(not segment.is_free() for shelf in shelves for segment in shelf)
     return process.num_threads() - idle, process.num_fds(), in_use

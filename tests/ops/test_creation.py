@@ -9,6 +9,7 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
+from tests.interpreter import IS_LOCKED, needs_lock
 
 import telegrad as tg
 from telegrad import nn
@@ -247,6 +248,7 @@ def test_dlpack_goes_to_pytorch_and_numpy_and_back() -> None:
     assert x.__dlpack_device__() == (1, 0)
 
 
+@needs_lock
 def test_what_leaves_by_dlpack_is_read_only_where_the_consumer_keeps_to_it() -> None:
     x = tg.tensor([1.0, 2.0])
     assert not np.from_dlpack(x).flags.writeable
@@ -294,9 +296,15 @@ def test_what_would_have_to_leave_by_dlpack_as_a_copy_does_not_leave_without_one
         for take in (torch.from_dlpack, np.from_dlpack):
             with pytest.raises(BufferError, match="leave copy=False out"):
                 take(tensor, copy=False)
-    assert torch.from_dlpack(tg.tensor([3.0, 4.0]), copy=False).tolist() == [3.0, 4.0]
+    fresh = tg.tensor([3.0, 4.0])
+    if IS_LOCKED:
+        assert torch.from_dlpack(fresh, copy=False).tolist() == [3.0, 4.0]
+    else:
+        with pytest.raises(BufferError, match="without Python's lock"):
+            torch.from_dlpack(fresh, copy=False)
 
 
+@needs_lock
 def test_a_value_that_left_by_dlpack_and_was_written_to_raises_at_backward() -> None:
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     weight = tg.tensor([3.0, 4.0])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.interpreter import needs_lock
 
 import telegrad as tg
 from telegrad import nn, optim
@@ -20,6 +21,7 @@ def parameter(*shape: int) -> nn.Parameter:
     return nn.Parameter(tg.randn(*shape, generator=tg.Generator(0), dtype=tg.float64))
 
 
+@needs_lock
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_step_reuses_memory_that_nobody_else_holds(kind: Any) -> None:
     p = parameter(4, 3)
@@ -41,6 +43,7 @@ FULL: dict[Any, dict[str, Any]] = {
 }
 
 
+@needs_lock
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_step_allocates_no_arrays_once_it_has_run(kind: Any) -> None:
     p = parameter(100, 100)

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.interpreter import settle
 from tests.rpc import simulated
 
 from telegrad.errors import CallTimeout, PeerError, UnknownWorker, UsageError, WorkerLost
@@ -314,7 +315,7 @@ def test_references_are_freed_exactly_when_their_last_holder_is_gone(seed):
         simulation.run_all({name: program(name) for name in names})
         simulation.settle(20)
         simulated.KEPT.clear()
-        simulation.settle(300)
+        settle(simulation, 300)
         for name in names:
             counts = simulation.worker(name).references.counts()
             assert counts == {"owned": 0, "held": 0, "given": 0}, (name, counts)
@@ -334,7 +335,7 @@ def test_a_value_lives_while_any_holder_does():
         assert simulation.run("c", lambda: c.name) == "c"
         assert simulation.run("c", simulated.KEPT["kept"].to_here) == {"x": 1}
         simulated.KEPT.clear()
-        simulation.settle(100)
+        settle(simulation, 100)
         assert a.references.counts()["owned"] == 0
 
 

@@ -26,6 +26,7 @@ from sys import getrefcount
 from typing import Any, Final
 
 from telegrad.arrays import silent
+from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.engine.task import Task, freed_error
 from telegrad.graph import Contributions, Cotangent, Node, reachable
 
@@ -104,6 +105,8 @@ class GraphTask(Task, eq=False):
         """Run all that was counted, to the end."""
         buffers, missing, owned, keep = self.buffers, self.missing, self._owned, self.keep_graph
         order, recorded, needed = self._order, self.recorded, self.needed
+        # Without the lock a pass of another thread may come to a node whose count was just read.
+        may_be_shared = keep or not IS_LOCKED
         for root, cotangent in roots.items():
             if needed is None or root in needed:
                 buffers[root] = cotangent
@@ -134,7 +137,7 @@ class GraphTask(Task, eq=False):
                             raise freed_error(node) from error
                         raise
                     # A node that nobody else refers to can't run again, and goes by itself.
-                    if keep or getrefcount(node) > _ALONE:
+                    if may_be_shared or getrefcount(node) > _ALONE:
                         if node.freed:
                             # Another pass freed it in between: the results may be wrong.
                             raise freed_error(node)

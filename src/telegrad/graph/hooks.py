@@ -5,6 +5,7 @@ Before: on the cotangent, complete, in order of registration; each may return a 
 on the contributions and the cotangent. Retained values and captures are the engine's, not hooks.
 """
 
+import threading
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 __all__ = ["Handle", "NodeHooks", "hooks_of"]
 
 _next_id = count().__next__
+# Two threads that hang hooks on a node hang them on the same ones. Reentrant, for finalizers.
+_making = threading.RLock()
 
 
 class Handle:
@@ -61,7 +64,8 @@ class NodeHooks:
 
 def hooks_of(node: Any) -> NodeHooks:
     """Return the hooks of a node, made when first needed."""
-    if node.hooks is None:
-        node.hooks = NodeHooks()
-    hooks: NodeHooks = node.hooks
+    hooks: NodeHooks | None = node.hooks
+    if hooks is None:
+        with _making:
+            hooks = node.hooks = node.hooks or NodeHooks()
     return hooks

@@ -17,6 +17,7 @@ from telegrad.arrays import backend_of
 from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.devices import placed
 from telegrad.arrays.host import in_host_memory
+from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.filled import zeros_like
 from telegrad.optim.kernels import add_scaled, flat, scratch
@@ -33,8 +34,8 @@ def _count_held(holder: list[Any]) -> int:
     return getrefcount(value)
 
 
-_HELD: Final = _count_held([object()])
-"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
+_HELD: Final = _count_held([object()]) if IS_LOCKED else 0
+"""References to a value that a local and its Tensor know: note COUNTS in engine/local.py."""
 
 ParamGroup = dict[str, Any]
 

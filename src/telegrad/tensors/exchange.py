@@ -12,6 +12,7 @@ import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.arrays.host import in_host_memory
+from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.tensors.shared import SharedArray, share
 
@@ -23,8 +24,8 @@ def _count_held(holder: list[Any]) -> int:
     return sys.getrefcount(value)
 
 
-_HELD: Final = _count_held([object()])
-"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
+_HELD: Final = _count_held([object()]) if IS_LOCKED else 0
+"""References to a value that a local and its Tensor know: note COUNTS in engine/local.py."""
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _READ_ONLY_SINCE = (1, 0)
@@ -118,7 +119,8 @@ class Exchange:
         if copy is False and not may_share:
             raise BufferError(
                 "expected a NumPy array that runs forwards, in memory that nothing else holds (no "
-                "saved value in particular), to share by DLPack; leave copy=False out"
+                "saved value in particular; without Python's lock nobody can tell), to share by "
+                "DLPack; leave copy=False out"
             )
         if copy or not may_share:
             view = backend_of(array).asarray(array, copy=True)

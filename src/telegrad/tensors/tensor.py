@@ -11,6 +11,7 @@ assignment and in-place operators give the Tensor a new array and a new history.
 
 import math
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, Self
@@ -21,6 +22,7 @@ from telegrad.arrays import backend_of
 from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.devices import device_of, placed
 from telegrad.arrays.host import in_host_memory
+from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import LEAF, Handle, LeafNode, Node, NodeHooks, hooks_of
 from telegrad.tensors import text
@@ -35,14 +37,18 @@ from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
 
+# Threads that give a tensor its first gradient or hook at once share what keeps them. Reentrant,
+# for finalizers.
+_making = threading.RLock()
+
 
 def _count_held(holder: list[Any]) -> int:
     value = holder[0]
     return sys.getrefcount(value)
 
 
-_HELD: Final = _count_held([object()])
-"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
+_HELD: Final = _count_held([object()]) if IS_LOCKED else 0
+"""References to a value that a local and its Tensor know: note COUNTS in engine/local.py."""
 
 
 class AutogradMeta:
@@ -188,9 +194,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
 
     def ensure_meta(self) -> AutogradMeta:
         """Return ``meta``, made when first needed."""
-        if self.meta is None:
-            self.meta = AutogradMeta()
-        return self.meta
+        meta: AutogradMeta | None = self.meta
+        if meta is None:
+            with _making:
+                meta = self.meta = self.meta or AutogradMeta()
+        return meta
 
     def is_inference(self) -> bool:
         """Tell whether this tensor was made under ``inference_mode``."""
@@ -224,8 +232,10 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
             tensor = here()
             meta = AutogradMeta() if tensor is None else tensor.ensure_meta()
             shown = gradient if isinstance(gradient, Tensor) else wrap(gradient)
-            before = meta.grad
-            meta.grad = after = shown if before is None else before + shown
+            # Passes of other threads may come by here, too.
+            with _making:
+                before = meta.grad
+                meta.grad = after = shown if before is None else before + shown
 
             def take_back() -> None:
                 if meta.grad is after:

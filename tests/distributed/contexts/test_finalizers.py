@@ -5,6 +5,7 @@ import gc
 import pytest
 from tests.distributed import handlers
 from tests.distributed.simulated import on_workers
+from tests.interpreter import needs_eager_collector
 from tests.rpc.neighbours import neighbours
 from tests.rpc.test_finalizers import Cycle, Watched, in_time
 
@@ -141,6 +142,7 @@ class Parameter:
     """What can be referred to weakly."""
 
 
+@needs_eager_collector
 @pytest.mark.usefixtures("_collector")
 def test_the_collector_may_run_what_steps_while_the_lock_of_another_parameter_is_made(monkeypatch):
     stepped = []

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.distributed import handlers
 from tests.distributed.simulated import IN_ORDER, on_workers
+from tests.interpreter import needs_prompt_freeing
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
@@ -565,6 +566,7 @@ def fail_a_pass(how):
     raise AssertionError("it did not fail")
 
 
+@needs_prompt_freeing
 @pytest.mark.parametrize("how", ["a second pass here", "a second pass there", "a hook there"])
 @on_workers("main", "b")
 def test_what_a_failed_pass_held_goes_without_the_garbage_collector(simulation, how):

@@ -81,7 +81,7 @@ def test_a_request_that_fails_its_thread_leaves_the_lead_to_the_thread_that_has_
         assert eventually(lambda: bool(gate._sleepers))
         # Another thread reads and serves this, and reads on.
         assert a.rpc_sync("b", simulated.who) == "b"
-        lead = b.host.lead
+        lead = b.host.leads[0]
         assert eventually(lead.is_idle)
         leader = lead._leader
         monkeypatch.setattr(b.incoming, "answer_failure", fail)

@@ -1,19 +1,22 @@
 """One thread serves all peers, fairly, and nobody who is slow or stuck keeps the others."""
 
+import collections
 import itertools
+import os
 import threading
 import time
 
 import numpy as np
 import pytest
+from tests.interpreter import IS_LOCKED
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.driver import monitor, served_link
+from telegrad.rpc.driver import host, monitor, served_link
 from telegrad.rpc.options import Options
-from telegrad.rpc.wire.frames import PING
+from telegrad.rpc.wire.frames import ANSWER, PING, Frame
 
 GATE = threading.Event()
 RAN: list[str] = []
@@ -52,11 +55,60 @@ def large():
     return np.ones(1 << 20)
 
 
-def test_one_thread_serves_all_peers(patient):
+def test_one_thread_serves_all_peers_or_one_a_processor_where_they_run_side_by_side(patient):
     with neighbours("a", "b", "c", "d") as (a, b, *others):
         threads = {each.rpc_sync("a", note, ("",)) for _ in range(50) for each in (b, *others)}
-        assert len(threads) == 1
-        assert a.host._pool.at_work() == 1
+        count = 1 if IS_LOCKED else min(3, os.cpu_count())
+        assert len(threads) == len(a.host.leads) == count
+        assert a.host._pool.at_work() == count
+
+
+def test_leads_have_as_many_links_each_and_no_more_than_handlers_may_run(monkeypatch):
+    monkeypatch.setattr(host, "is_locked", lambda: False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    names = ["a", *"bcdefg"]
+    for handlers, wanted in ((256, [1] * 6), (6, [2, 2, 2]), (1, [6])):
+        with neighbours(*names, options=Options(handlers=handlers)) as (a, *others):
+            assert {each.rpc_sync("a", simulated.who) for each in others} == {"a"}
+            assert [len(lead) for lead in a.host.leads] == wanted
+            assert a.host.handlers.most + len(wanted) - 1 <= max(handlers, 249)
+
+
+def test_requests_of_several_leads_run_side_by_side(patient, monkeypatch):
+    monkeypatch.setattr(host, "is_locked", lambda: False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with neighbours("a", "b", "c") as (a, b, c):
+        first = b.rpc_async("a", block)
+        assert eventually(lambda: any(lead.turn for lead in a.host.leads))
+        # Nobody takes the lead from the one that waits, and nobody has to.
+        assert c.rpc_sync("a", simulated.who) == "a"
+        assert not first.done()
+        GATE.set()
+        first.wait()
+
+
+class Late(collections.deque):
+    """Where answers are kept; the turn ends just before one is."""
+
+    def __init__(self, link):
+        super().__init__()
+        self.link = link
+
+    def append(self, answer):
+        self.link.uncork()
+        super().append(answer)
+
+
+def test_an_answer_that_is_kept_just_after_the_turn_has_ended_goes_all_the_same():
+    with neighbours("a", "b", options=Options(lost_after=1000.0)) as (a, b):
+        b.rpc_sync("a", simulated.who)
+        assert eventually(a.host.leads[0].is_idle)
+        (link,) = a.host.leads[0]._links.values()
+        link._kept = Late(link)
+        link.cork()
+        link.send(Frame(ANSWER, 0, 1 << 40, 0, b"", ()))
+        assert eventually(lambda: not link._kept)
+        assert b.rpc_sync("a", simulated.who) == "a"
 
 
 def test_whoever_leads_looks_as_long_for_requests_as_it_is_told_to_on_a_link():
@@ -64,14 +116,14 @@ def test_whoever_leads_looks_as_long_for_requests_as_it_is_told_to_on_a_link():
         b.rpc_sync("a", simulated.who)
         for endpoint in a.peers.get("b").connections():
             endpoint.spin_at_least(2e-3)
-        assert a.host.lead._spinning.seconds == 2e-3
+        assert a.host.leads[0]._spinning.seconds == 2e-3
         assert b.rpc_sync("a", simulated.who) == "a"
 
 
 def test_a_request_that_waits_gives_the_lead_up_and_has_it_again(patient):
     with neighbours("a", "b", "c") as (a, b, c):
         waiting = b.rpc_async("a", simulated.wait_for_gate)
-        assert eventually(lambda: not a.host.lead.turn and not a.host.lead._leader)
+        assert eventually(lambda: not a.host.leads[0].turn and not a.host.leads[0]._leader)
         assert c.rpc_sync("a", simulated.who) == "a"
         c.rpc_sync("a", simulated.open_gate)
         assert waiting.wait() == "open"
@@ -108,11 +160,12 @@ def test_reading_that_takes_long_loses_the_lead_too():
         assert eventually(lambda: a.host.handlers.running == 0)
 
 
-def test_a_peer_with_very_many_requests_leaves_others_their_turns(patient):
+def test_a_peer_with_very_many_requests_leaves_others_their_turns(patient, monkeypatch):
+    monkeypatch.setattr(host, "is_locked", lambda: True)
     with neighbours("a", "b", "c") as (a, b, c):
         c.rpc_sync("a", simulated.who)
         blocked = b.rpc_async("a", block)
-        assert eventually(lambda: bool(a.host.lead.turn))
+        assert eventually(lambda: bool(a.host.leads[0].turn))
         many = [b.rpc_async("a", note, ("b",)) for _ in range(200)]
         one = c.rpc_async("a", note, ("c",))
         GATE.set()
@@ -127,7 +180,7 @@ def test_answers_of_one_turn_leave_together(patient, monkeypatch):
     monkeypatch.setattr(served_link, "_KEPT_FOR", 1000.0)
     with neighbours("a", "b", options=Options(lost_after=1000.0)) as (a, b):
         blocked = b.rpc_async("a", block)
-        assert eventually(lambda: bool(a.host.lead.turn))
+        assert eventually(lambda: bool(a.host.leads[0].turn))
         link = a.peers.get("b").incoming
         sizes, send = [], link.connection.send_small
 
@@ -211,7 +264,7 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
     with neighbours("a", "b", options=Options(lost_after=600)) as (a, b):
         assert a.rpc_sync("b", simulated.who) == "b"
         served = b.peers.get("a").incoming
-        reader, lead = served._reader, b.host.lead
+        reader, lead = served._reader, b.host.leads[0]
         read, is_first = reader.read, [True]
 
         def read_slowly(deadline):

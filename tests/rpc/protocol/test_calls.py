@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from tests.interpreter import needs_eager_collector
 from tests.rpc.collecting import MANY, at_each_collection
 
 from telegrad.rpc.protocol.calls import Calls
@@ -41,6 +42,7 @@ def test_loss_drains_everything_and_nothing_is_left():
     assert calls.next_deadline() == math.inf
 
 
+@needs_eager_collector
 def test_calls_that_are_made_while_the_table_is_looked_at_do_not_upset_it():
     calls = Calls()
     for _ in range(MANY):

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from tests.interpreter import settle
 from tests.rpc import simulated
 
 from telegrad.errors import CallTimeout, Refused, WorkerLost
@@ -82,7 +83,7 @@ def fetch_in_vain():
 def check_that_it_was_never_made(simulation, why):
     assert re.search(why, simulation.run("reader", fetch_in_vain, limit=100))
     simulated.KEPT.clear()
-    simulation.settle(20)
+    settle(simulation, 20)
     for worker in (simulation.worker("reader"), simulation.worker("owner")):
         assert not any(worker.references.counts().values())
         for peer in worker.peers.all():

@@ -3,6 +3,7 @@
 import gc
 
 import pytest
+from tests.interpreter import settle
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
@@ -109,7 +110,7 @@ def test_a_worker_that_cant_be_dialled_is_told_on_the_path_that_it_opened(simula
     assert a.references.counts() == {"owned": 1, "held": 0, "given": 0}
     assert simulation.run("b", lambda: b.references.counts()) == {"owned": 0, "held": 1, "given": 0}
     simulated.KEPT.clear()
-    simulation.settle(2)
+    settle(simulation, 2)
     assert a.references.counts() == b.references.counts() == NOTHING
 
 

@@ -5,6 +5,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable
+from contextvars import Context
 
 from telegrad.distributed.cluster.child import Child
 
@@ -20,7 +21,9 @@ class ChildWatch:
         self._ours, self._theirs = socket.socketpair()
         self._selector.register(self._theirs, selectors.EVENT_READ)
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="telegrad-cluster", daemon=True)
+        self._thread = threading.Thread(
+            target=Context().run, args=(self._run,), name="telegrad-cluster", daemon=True
+        )
         self._thread.start()
 
     def add(self, child: Child) -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -132,12 +133,12 @@ class ProgramPoint(msgspec.Struct, eq=False):
 
     context: Context
     path: Path
-    _next: int = 0
+    _next: Callable[[], int] = msgspec.field(default_factory=lambda: count(1).__next__)
+    """Gives each number once, also where threads that went on from here share the point."""
 
     def step(self) -> Path:
         """Return the path of the next message made here."""
-        self._next += 1
-        return (*self.path, self._next)
+        return (*self.path, self._next())
 
 
 CURRENT: ContextVar[ProgramPoint | None] = ContextVar("telegrad.context", default=None)

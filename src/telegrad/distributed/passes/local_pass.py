@@ -254,7 +254,7 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def _is_ahead(self) -> bool:
         """Tell whether others are still at work on all that was last sent."""
-        return not any(each._done for each in tuple(self.asked))
+        return not any(each._done for each in self.asked.copy())
 
     @property
     def is_paused(self) -> bool:

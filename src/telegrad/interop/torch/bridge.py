@@ -22,6 +22,7 @@ import torch.utils.dlpack
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
@@ -56,8 +57,8 @@ def _count_held(holder: list[Any]) -> int:
     return getrefcount(value)
 
 
-_HELD: Final = _count_held([object()])
-"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
+_HELD: Final = _count_held([object()]) if IS_LOCKED else 0
+"""References to a value that a local and its Tensor know: note COUNTS in engine/local.py."""
 
 version.check(torch.__version__)
 

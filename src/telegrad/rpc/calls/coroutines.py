@@ -47,7 +47,10 @@ class Coroutines:
                 raise self._ended()
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._serve, name=f"telegrad-async-{self._worker.name}", daemon=True
+                    target=contextvars.Context().run,
+                    args=(self._serve,),
+                    name=f"telegrad-async-{self._worker.name}",
+                    daemon=True,
                 )
                 self._thread.start()
             self._up.wait()

@@ -93,6 +93,9 @@ class FrameWriter(Endpoint):
             data = prefix + frame.header
             if self._is_corked and frame.kind in (ANSWER, FAILURE):
                 self._kept.append(data)
+                # Again: it may have been uncorked, and flushed, just before.
+                if not self._is_corked:
+                    self.flush()
                 return True
         is_ours: bool | None = None
         try:
@@ -306,6 +309,9 @@ class FrameWriter(Endpoint):
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""
         number = self.connection.fileno()
+        if self._write.locked() and self._writer != _thread.get_ident():
+            # What it has written may have gone, and its thread not have come to say so.
+            time.sleep(0.0005)
         # -1 when it is closed. The poll is made anew: two threads can't use one together.
         return number >= 0 and not self._write.locked() and is_ready(number, 0.0, for_write=True)
 

@@ -22,7 +22,7 @@ from telegrad.rpc.calls.future import Future, wake
 from telegrad.rpc.driver.admission import Room
 from telegrad.rpc.driver.frame_reader import plain_memory
 from telegrad.rpc.driver.handlers import Handlers, serving
-from telegrad.rpc.driver.lead import Lead
+from telegrad.rpc.driver.lead import Lead, is_locked
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.driver.monitor import Monitor
 from telegrad.rpc.driver.pool import Pool
@@ -74,9 +74,18 @@ class SocketHost:
         self._is_crowded = False
         self.memory: Callable[[int], memoryview] = plain_memory
         self._pool = Pool(identity.name)
-        self.lead = Lead(self)
+        # How many threads lead at most, each with links of its own: where the interpreter's lock
+        # lets one run at a time, more would only hand it to and fro. The bound of the handlers is
+        # for what they run, too.
+        processors = 1 if is_locked() else os.cpu_count() or 1
+        self._most_leads = min(processors, -(-options.handlers // 2))
+        most = options.handlers - self._most_leads + 1
+        self.leads = [Lead(self)]
         self.handlers = Handlers(
-            self.start, options.handlers, lambda: self.lead.turn, options.handlers_of_peer
+            self.start,
+            most,
+            lambda: any(lead.turn for lead in self.leads),
+            options.handlers_of_peer,
         )
         self.monitor = Monitor(self)
         pooled = SEGMENTS and options.segments
@@ -143,15 +152,15 @@ class SocketHost:
             link = self._adopt(Link(self, connection, info))
         else:
             # The peer can't dial this worker: its requests come over the same connection.
-            link = ServedLink(self, connection, info)
+            link = ServedLink(self, connection, info, self._lead_of_next())
             self._adopt(link)
-            self.lead.add(link)
+            link.lead.add(link)
         self._tell_joined(connection, "dialled")
         return link
 
     def _accept(self, connection: Connection) -> None:
         info = WorkerInfo(connection.peer_name, UNKNOWN_ID, connection.peer_incarnation)
-        link = ServedLink(self, connection, info)
+        link = ServedLink(self, connection, info, self._lead_of_next())
         try:
             self._adopt(link)
         except WorkerLost:
@@ -160,7 +169,17 @@ class SocketHost:
         self.worker.accepted(link)
         if not link.closed:
             self._tell_joined(connection, "accepted")
-            self.lead.add(link)
+            link.lead.add(link)
+
+    def _lead_of_next(self) -> Lead:
+        """Return who is to serve the next link: the lead that has the fewest, or one more."""
+        with self._lock:
+            lead = min(self.leads, key=len)
+            if len(lead) and len(self.leads) < self._most_leads and not self._closed:
+                lead = Lead(self)
+                self.leads.append(lead)
+                self.monitor.add(lead)
+            return lead
 
     def _tell_joined(self, connection: Connection, side: str) -> None:
         audit(
@@ -190,15 +209,15 @@ class SocketHost:
         # In this order: what comes on the link is for this thread, and nobody is to be started for
         # it.
         reads = isinstance(link, ServedLink) and link.seize()
-        led = self.lead.leave()
-        if not led:
+        led = self._leave_lead()
+        if led is None:
             self.handlers.leave()
         serving.counts = False
         try:
             self._wait(future, timeout, link, reads)
         finally:
             serving.counts = True
-            if not (led and self.lead.regain()):
+            if led is None or not led.regain():
                 self.handlers.enter()
 
     def _wait(
@@ -223,9 +242,16 @@ class SocketHost:
 
     def about_to_wait(self) -> None:
         """Let another thread lead: this one may have to wait for a peer that does not read."""
-        if serving.counts and self.lead.leave():
+        if serving.counts and self._leave_lead() is not None:
             # It still keeps a request: whoever has many that can't be answered gets no more.
             self.handlers.enter()
+
+    def _leave_lead(self) -> Lead | None:
+        """Give up the lead that this thread has, if it has one; return it."""
+        for lead in self.leads:
+            if lead.leave():
+                return lead
+        return None
 
     def _sleep(self, future: Future[Any], timeout: float | None) -> None:
         """Wait for something that no link brings; shutting down ends it."""
@@ -264,7 +290,7 @@ class SocketHost:
         """Free what belongs to an endpoint that the worker has given up."""
         assert isinstance(endpoint, Link)
         if isinstance(endpoint, ServedLink):
-            self.lead.remove(endpoint)
+            endpoint.lead.remove(endpoint)
         else:
             self.monitor.remove(endpoint)
         endpoint.close()
@@ -289,7 +315,8 @@ class SocketHost:
         self._free_ended()
         self._pool.catch_up()
         if self._pool.lacks_threads:
-            self.lead.nudge()
+            for lead in self.leads:
+                lead.nudge()
         if self.segment_pool is not None:
             self.segment_pool.trim()
 
@@ -311,10 +338,14 @@ class SocketHost:
             ended, self._ended = self._ended, []
             self._ended += [link for link in ended if not link.free()]
 
+    def idle_leads(self) -> int:
+        """Return how many threads lead and have nothing to do."""
+        return sum(lead.is_idle() for lead in self.leads)
+
     def rest(self, timeout: float) -> None:
         """Return when no thread of the pool runs anything, or the time is over."""
         end = self.now() + timeout
-        while self._pool.at_work() > self.lead.is_idle() and self.now() < end:
+        while self._pool.at_work() > self.idle_leads() and self.now() < end:
             # Looked at again when it may have changed: this is the end, not the hot path.
             time.sleep(0.01)
 
@@ -326,7 +357,8 @@ class SocketHost:
             wake(sleeper)
         self._stop_listening()
         self.monitor.close()
-        self.lead.close()
+        for lead in self.leads:
+            lead.close()
         self.handlers.close()
         try:
             left = self._pool.close(timeout)
@@ -337,4 +369,5 @@ class SocketHost:
         finally:
             # Also if Ctrl-C ended the wait.
             self.tidy()
-            self.lead.free()
+            for lead in self.leads:
+                lead.free()

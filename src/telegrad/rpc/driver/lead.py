@@ -1,4 +1,7 @@
-"""One lead for all links of a worker on which others send requests.
+"""One lead for links of a worker on which others send requests: all of them, as a rule.
+
+Where Python runs without its lock there may be several, on a processor each (host.py); each keeps
+this law for the links that it has.
 
 The law of this file:
 
@@ -18,9 +21,10 @@ The law of this file:
 
 import _thread
 import collections
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from telegrad.rpc.driver.bell import Bell
 from telegrad.rpc.driver.handlers import serving
@@ -31,7 +35,16 @@ if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
     from telegrad.rpc.driver.served_link import ServedLink
 
-__all__ = ["Lead"]
+__all__ = ["Lead", "is_locked"]
+
+# Seconds that a lead sleeps at most where there is no lock: what a thread has made and another one
+# drops goes when the first runs again (PEP 703), so it does now and then.
+_LONGEST: Final = 2.0
+
+
+def is_locked() -> bool:
+    """Say whether the interpreter's lock lets one thread run at a time."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Lead:
@@ -47,6 +60,7 @@ class Lead:
         self._set.add(self._bell.fileno())
         self._set.watch(self._bell.fileno(), once=False)
         self._spinning = Spinning(host.options.spin, host.is_crowded)
+        self._longest = -1 if is_locked() else _LONGEST
         self._links: dict[int, ServedLink] = {}
         # Links that have something to read, in the order of their turns.
         self._ready: collections.deque[ServedLink] = collections.deque()
@@ -69,6 +83,9 @@ class Lead:
 
         Whoever takes it out has decided: its thread, which then leads on, or the monitor.
         """
+
+    def __len__(self) -> int:
+        return len(self._links)
 
     def fileno(self) -> int:
         """Return what is ready when one of the links is."""
@@ -278,7 +295,7 @@ class Lead:
                 # Again: what was pushed before found nobody asleep.
                 if not self._ready and not self._closed:
                     began = time.monotonic()
-                    found = poll(-1)
+                    found = poll(self._longest)
                     self._spinning.waited(time.monotonic() - began)
                 self._sleeps = False
         for fd, _ in found:

@@ -14,6 +14,7 @@ has to be roused, so that a call costs nothing here.
 import logging
 import threading
 import time
+from contextvars import Context
 from typing import TYPE_CHECKING, Final
 
 from telegrad.rpc.driver.bell import Bell
@@ -61,9 +62,13 @@ class Monitor:
         self._set = ReadySet()
         self._set.add(self._bell.fileno())
         self._set.watch(self._bell.fileno(), once=False)
-        self.add(host.lead)
+        for lead in host.leads:
+            self.add(lead)
         self._thread = threading.Thread(
-            target=self._run, name=f"telegrad-monitor-{host.identity.name}", daemon=True
+            target=Context().run,
+            args=(self._run,),
+            name=f"telegrad-monitor-{host.identity.name}",
+            daemon=True,
         )
 
     def start(self) -> None:
@@ -135,7 +140,8 @@ class Monitor:
             # In this order: whoever begins something now either finds us dozing or is found here.
             with self._lock:
                 links = list(self._links.values())
-                if self._host.lead.turn or any(link.unattended for link in links):
+                turns = any(lead.turn for lead in self._host.leads)
+                if turns or any(link.unattended for link in links):
                     self.dozes = False
         if not self.dozes:
             until = min(until, now + _TICK * 2 ** min(self._idle, _DOUBLINGS))
@@ -173,16 +179,21 @@ class Monitor:
                 else:
                     unattended[link] = since
         self._unattended = unattended
-        lead = self._host.lead
-        turn = next(iter([*lead.turn]), 0)
-        if turn and now - lead.began_at >= _TICK:
-            # Another thread serves who waits behind it; and the next one may be as slow.
-            lead.take(turn)
+        begun, is_slow, is_serving = 0, False, False
+        for lead in self._host.leads:
+            begun += lead.begun
+            turn = next(iter([*lead.turn]), 0)
+            is_serving = is_serving or bool(turn)
+            if turn and now - lead.began_at >= _TICK:
+                # Another thread serves who waits behind it; and the next one may be as slow.
+                lead.take(turn)
+                is_slow = True
+        if is_slow:
             self._idle = 0
-        elif turn or lead.begun != self._begun:
+        elif is_serving or begun != self._begun:
             self._idle = min(self._idle + 1, _DOUBLINGS_SERVING)
         else:
             self._idle += 1
-        self._begun = lead.begun
+        self._begun = begun
         if self._timers_at <= now:
             self._host.worker.run_timers(now)

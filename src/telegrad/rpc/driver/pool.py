@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextvars import Context
 
 __all__ = ["Pool"]
 
@@ -60,8 +61,9 @@ class Pool:
                 self._seats[seat] = None
                 seat.task = task
                 name = f"telegrad-{self._name}-{next(self._numbers)}"
+                # In contextvars of its own: of whoever needed it first, it is to keep nothing.
                 seat.thread = threading.Thread(
-                    target=self._run, args=(seat,), name=name, daemon=True
+                    target=Context().run, args=(self._run, seat), name=name, daemon=True
                 )
                 try:
                     seat.thread.start()

@@ -22,6 +22,7 @@ from telegrad.rpc.transport.connection import Connection
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
+    from telegrad.rpc.driver.lead import Lead
 
 __all__ = ["ServedLink"]
 
@@ -52,8 +53,12 @@ class ServedLink(Link):
 
     served: ClassVar[bool] = True
 
-    def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
+    def __init__(
+        self, host: "SocketHost", connection: Connection, peer: WorkerInfo, lead: "Lead"
+    ) -> None:
         super().__init__(host, connection, peer)
+        self.lead = lead
+        """Which of the leads reads it."""
         self.has_turn = False
         """Whether whoever leads is about to read here."""
         # How many requests in a row were slow, and how many are still to get their own threads.
@@ -75,22 +80,22 @@ class ServedLink(Link):
     def spin_at_least(self, seconds: float) -> None:
         """Whoever leads looks for so long, too: there the next request is waited for."""
         super().spin_at_least(seconds)
-        self._host.lead.spin_at_least(seconds)
+        self.lead.spin_at_least(seconds)
 
     def _watch(self) -> None:
-        self._host.lead.arm(self)
+        self.lead.arm(self)
 
     def _unwatch(self) -> None:
-        self._host.lead.disarm(self)
+        self.lead.disarm(self)
 
     def start_attending(self) -> None:
         """Let whoever leads read."""
-        self._host.lead.arm(self)
-        self._host.lead.push(self)
+        self.lead.arm(self)
+        self.lead.push(self)
 
     def take_turn(self) -> None:
         """Read requests and run them here, for a moment, as long as this thread leads."""
-        host, reader, turn = self._host, self._reader, self._host.lead.turn
+        host, reader, turn = self._host, self._reader, self.lead.turn
         reads = self._claim_read()
         if not reads:
             return
@@ -102,7 +107,7 @@ class ServedLink(Link):
                 frame = reader.read(NOW)
                 if frame is None:
                     if reader.awaits_room:
-                        host.lead.disarm(self)
+                        self.lead.disarm(self)
                         self._reads.clear()
                         reads = False
                         host.start(self._read_alone)
@@ -126,7 +131,7 @@ class ServedLink(Link):
                             # The lead was taken while this was read: whoever has it now does not
                             # know of the rest.
                             self.uncork()
-                            host.lead.push(self)
+                            self.lead.push(self)
                         used = _usage() if self._slow else None
                         began = time.perf_counter()
                         task()
@@ -154,7 +159,7 @@ class ServedLink(Link):
             if self._is_corked:
                 self.uncork()
             if self.watched and reader.has_frame():
-                host.lead.push(self)
+                self.lead.push(self)
 
     def _is_too_fast(self, pace: Pace) -> bool:
         """Say whether nothing is to be read for a while, and see to it that it is afterwards."""
@@ -163,7 +168,7 @@ class ServedLink(Link):
             self._rests = True
             self._host.start(partial(self._rest, seconds))
         if self._rests:
-            self._host.lead.disarm(self)
+            self.lead.disarm(self)
         return self._rests
 
     def _rest(self, seconds: float) -> None:

@@ -17,6 +17,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextvars import Context
 from typing import TypeAlias
 
 import msgspec
@@ -118,8 +119,12 @@ class BoardRoster:
         self.refresh()
         if card.world_size != OPEN:
             self._await_all(card, timeout)
-        look = threading.Thread(target=self._look, name=f"telegrad-roster-{card.name}", daemon=True)
-        look.start()
+        threading.Thread(
+            target=Context().run,
+            args=(self._look,),
+            name=f"telegrad-roster-{card.name}",
+            daemon=True,
+        ).start()
         with self._lock:
             return sorted(self._cards.values(), key=lambda each: each.rank)
 

@@ -17,6 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextvars import Context
 
 from telegrad.errors import PeerError, UsageError
 from telegrad.rpc.security.introduction import Purpose, Side
@@ -91,7 +92,10 @@ class Listener:
         self._selector.register(self._wakes, selectors.EVENT_READ)
         self._selector.register(sock, selectors.EVENT_READ)
         self._thread = threading.Thread(
-            target=self._run, name=f"telegrad-listener-{identity.name}", daemon=True
+            target=Context().run,
+            args=(self._run,),
+            name=f"telegrad-listener-{identity.name}",
+            daemon=True,
         )
         self._closing = threading.Lock()
         self._closed = False

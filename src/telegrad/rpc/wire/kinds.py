@@ -37,7 +37,8 @@ class Kind(msgspec.Struct, frozen=True):
         return str(self.from_parts.__module__).startswith("telegrad.")
 
 
-_lock = threading.Lock()
+# Reentrant: a finalizer that interrupts its holder may meet a type as well.
+_lock = threading.RLock()
 _loading = threading.RLock()
 _by_type: dict[type, Kind] = {}
 _by_tag: dict[str, Kind] = {}
@@ -52,8 +53,10 @@ class _Found(dict[type, Kind | None]):
     def __missing__(self, type_: type) -> Kind | None:
         for base in type_.__mro__:
             _load(base.__module__.partition(".")[0])
-        kind = next((_by_type[base] for base in type_.__mro__ if base in _by_type), None)
-        self[type_] = kind
+        # Together: a kind that is registered right then forgets what was looked up before.
+        with _lock:
+            kind = next((_by_type[base] for base in type_.__mro__ if base in _by_type), None)
+            self[type_] = kind
         return kind
 
 

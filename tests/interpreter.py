@@ -1,0 +1,44 @@
+"""What tests have to know of the Python that runs them."""
+
+import gc
+import sys
+from typing import Any
+
+import pytest
+
+from telegrad.arrays.ownership import IS_LOCKED
+
+__all__ = [
+    "HANDS_CONTEXTS_ON",
+    "IS_LOCKED",
+    "needs_eager_collector",
+    "needs_lock",
+    "needs_prompt_freeing",
+    "settle",
+]
+
+HANDS_CONTEXTS_ON = bool(getattr(sys.flags, "thread_inherit_context", False))
+"""Whether a new thread begins with the context variables of the one that starts it."""
+needs_lock = pytest.mark.skipif(
+    not IS_LOCKED, reason="without Python's lock nobody can tell that nobody else holds an array"
+)
+needs_eager_collector = pytest.mark.skipif(
+    not IS_LOCKED, reason="without Python's lock the collector does not run when something is made"
+)
+needs_prompt_freeing = pytest.mark.skipif(
+    not IS_LOCKED,
+    reason="without Python's lock, what another thread made goes when that one runs again",
+)
+
+
+def settle(simulation: Any, seconds: float) -> None:
+    """Let virtual time pass in a simulation, and all go that nobody holds any more.
+
+    Without Python's lock, what another thread made waits for that thread, which rests, or for the
+    collector; and what goes may let others go.
+    """
+    parts = 1 if IS_LOCKED else 8
+    for _ in range(parts):
+        if not IS_LOCKED:
+            gc.collect()
+        simulation.settle(seconds / parts)

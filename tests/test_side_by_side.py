@@ -1,0 +1,299 @@
+"""Threads that share what can be shared, all at once: leaves, graphs, hooks, a worker, a cluster.
+
+Where Python runs without its lock they run in parallel; with it they take turns, which finds less.
+"""
+
+import contextvars
+import itertools
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from tests.interpreter import IS_LOCKED
+from tests.rpc.neighbours import eventually, neighbours
+
+import telegrad as tg
+from telegrad.distributed import LocalCluster, rpc
+from telegrad.distributed import autograd as dist_autograd
+from telegrad.distributed.contexts.context import ProgramPoint
+from telegrad.errors import GraphFreedError
+
+THREADS = 6
+ROUNDS = 150
+
+
+def side_by_side(work, rounds=ROUNDS, threads=THREADS):
+    """Run ``work(thread, round)`` on several threads, each round begun together."""
+    failures = []
+    barrier = threading.Barrier(threads)
+
+    def run(number):
+        try:
+            for at in range(rounds):
+                barrier.wait(60)
+                work(number, at)
+        except BaseException as error:
+            failures.append(error)
+            barrier.abort()
+
+    started = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(threads)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in started), "a thread hangs"
+    broken = [each for each in failures if not isinstance(each, threading.BrokenBarrierError)]
+    if broken:
+        raise broken[0]
+
+
+# One process.
+
+
+def test_gradients_of_many_passes_add_up_in_a_shared_leaf():
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+    def work(thread, at):
+        (x * float(thread + 1)).sum().backward()
+
+    side_by_side(work)
+    total = ROUNDS * sum(range(1, THREADS + 1))
+    assert x.grad.tolist() == [float(total)] * 3
+
+
+def test_first_gradients_of_a_fresh_leaf_are_all_kept():
+    leaves = [tg.tensor([1.0], requires_grad=True) for _ in range(ROUNDS)]
+    side_by_side(lambda thread, at: (leaves[at] * 2.0).sum().backward())
+    assert {leaf.grad.item() for leaf in leaves} == {2.0 * THREADS}
+
+
+def test_a_kept_graph_serves_passes_of_all_threads():
+    rng = np.random.default_rng(0)
+    x = tg.tensor(rng.normal(size=(40, 40)), requires_grad=True)
+    y = (tg.tanh(x @ x) * x).sum()
+    (expected,) = tg.autograd.grad(y, x, retain_graph=True)
+    found = [None] * THREADS
+
+    def work(thread, at):
+        (found[thread],) = tg.autograd.grad(y, x, retain_graph=True)
+        assert (found[thread].numpy() == expected.numpy()).all()
+
+    side_by_side(work, 40)
+    arrays = [each.array for each in found]
+    assert not any(np.shares_memory(a, b) for a, b in itertools.combinations(arrays, 2))
+
+
+def test_a_graph_that_one_pass_frees_gives_others_the_gradient_or_an_error():
+    leaves = [tg.tensor([0.5] * 4, requires_grad=True) for _ in range(ROUNDS)]
+    losses = [(tg.exp(leaf) * leaf).sum() for leaf in leaves]
+    succeeded = [[] for _ in leaves]
+
+    def work(thread, at):
+        try:
+            losses[at].backward()
+        except GraphFreedError:
+            return
+        succeeded[at].append(thread)
+
+    side_by_side(work)
+    single = tg.tensor([0.5] * 4, requires_grad=True)
+    (tg.exp(single) * single).sum().backward()
+    for leaf, passes in zip(leaves, succeeded):
+        assert passes
+        np.testing.assert_allclose(leaf.grad.numpy(), len(passes) * single.grad.numpy())
+
+
+def test_hooks_that_threads_hang_on_one_tensor_all_run():
+    leaves = [tg.tensor([1.0], requires_grad=True) for _ in range(ROUNDS)]
+    values = [leaf * 2.0 for leaf in leaves]
+    seen = [[] for _ in leaves]
+
+    def work(thread, at):
+        leaves[at].register_hook(lambda g: seen[at].append(("leaf", thread)))
+        values[at].register_hook(lambda g: seen[at].append(("value", thread)))
+
+    side_by_side(work)
+    for value, names in zip(values, seen):
+        value.sum().backward()
+        assert len(names) == len(set(names)) == 2 * THREADS
+
+
+def test_passes_add_up_where_a_gradient_is_retained():
+    x = tg.tensor([1.0], requires_grad=True)
+    y = x * 3.0
+    y.retain_grad()
+    side_by_side(lambda thread, at: (y * 2.0).sum().backward(retain_graph=True))
+    assert y.grad.item() == 2.0 * ROUNDS * THREADS
+
+
+def test_what_a_forward_pass_saved_is_not_changed_by_a_copy_into_it():
+    if IS_LOCKED:
+        pytest.skip("with the lock, copy_ reuses memory that only the tensor holds")
+    w = tg.tensor(np.ones(2000), requires_grad=True)
+
+    def work(thread, at):
+        if thread == 0:
+            with tg.no_grad():
+                w.copy_(tg.full((2000,), float(at)))
+            return
+        loss = (w * w).sum()
+        (gradient,) = tg.autograd.grad(loss, w)
+        values = np.unique(gradient.numpy())
+        assert len(values) == 1, "seen half done"
+        assert loss.item() == 2000 * (values[0] / 2) ** 2
+
+    side_by_side(work)
+
+
+def test_what_a_forward_pass_saved_is_not_changed_by_a_step():
+    if IS_LOCKED:
+        pytest.skip("with the lock, a step reuses memory that only the parameter holds")
+    w = tg.tensor(np.full(2000, 1024.0), requires_grad=True)
+    descent = tg.optim.SGD([w], lr=1.0)
+
+    def work(thread, at):
+        if thread == 0:
+            descent.step(gradients={w: tg.ones(2000, dtype=w.dtype)})
+            return
+        loss = (w * w).sum()
+        (gradient,) = tg.autograd.grad(loss, w)
+        values = np.unique(gradient.numpy())
+        assert len(values) == 1, "seen half done"
+        assert loss.item() == 2000 * (values[0] / 2) ** 2
+
+    side_by_side(work)
+    assert (w.array == 1024.0 - ROUNDS).all()
+
+
+def test_each_message_of_a_shared_point_of_the_program_has_a_path_of_its_own():
+    point = ProgramPoint(None, (7,))
+    paths = [[] for _ in range(THREADS)]
+    side_by_side(lambda thread, at: paths[thread].extend(point.step() for _ in range(50)))
+    made = [path for each in paths for path in each]
+    assert sorted(made) == [(7, n + 1) for n in range(len(made))]
+
+
+# Workers of one process.
+
+
+def echo(array):
+    return array
+
+
+def test_calls_to_oneself_are_all_answered():
+    with neighbours("a") as (a,):
+
+        def work(thread, at):
+            for n in range(20):
+                assert a.rpc_sync("a", abs, (-n,)) == n
+                assert a.rpc_async("a", abs, (-n,)).wait() == n
+
+        side_by_side(work, 20)
+
+
+def test_answers_of_links_that_many_threads_share_are_not_mixed_up():
+    with neighbours("a", "b", "c") as workers:
+        pairs = [(x, y.name) for x in workers for y in workers if x is not y]
+
+        def work(thread, at):
+            worker, to = pairs[thread]
+            base = (thread << 20) + at
+            calls = [worker.rpc_async(to, abs, (-base - n,)) for n in range(10)]
+            assert worker.rpc_sync(to, abs, (-base,)) == base
+            assert [call.wait() for call in calls] == [base + n for n in range(10)]
+
+        side_by_side(work, 60)
+
+
+def test_large_arrays_keep_their_numbers_while_others_come():
+    with neighbours("a", "b") as (a, b):
+        kept = [[] for _ in range(THREADS)]
+
+        def work(thread, at):
+            worker, to = ((a, "b"), (b, "a"))[thread % 2]
+            number = thread * 1000 + at
+            came = worker.rpc_sync(to, echo, (np.full(1 << 16, float(number)),))
+            kept[thread] = [*kept[thread][-2:], (number, came)]
+            for wanted, array in kept[thread]:
+                assert (array == wanted).all()
+
+        side_by_side(work, 30)
+
+
+class Value:
+    """Something that can be watched."""
+
+
+def test_values_go_when_handles_that_threads_passed_on_are_gone():
+    with neighbours("a", "b") as (a, b):
+        made = [[] for _ in range(THREADS)]
+
+        def work(thread, at):
+            worker, to = ((a, "b"), (b, "a"))[thread % 2]
+            value = Value()
+            made[thread].append(weakref.ref(value))
+            reference = worker.make_rref(value)
+            back = worker.rpc_sync(to, echo, ([reference, reference],))
+            assert all(each.local_value() is value for each in back)
+
+        side_by_side(work, 40)
+        for worker in (a, b):
+            assert eventually(lambda w=worker: not any(w.references.counts().values()))
+        assert eventually(lambda: not any(ref() for each in made for ref in each))
+
+
+# A cluster.
+
+WEIGHT = tg.tensor(np.linspace(-1.0, 1.0, 12).reshape(3, 4), requires_grad=True)
+
+
+def weight():
+    return WEIGHT
+
+
+def layer(x, w):
+    return tg.tanh(x @ w)
+
+
+@pytest.mark.processes
+def test_contexts_of_many_threads_each_have_their_own_gradients():
+    with LocalCluster(["ps"]):
+        reference = rpc.remote("ps", weight)
+
+        def work(thread, at):
+            x = tg.tensor(np.full((2, 3), 0.1 * (thread + 1)), requires_grad=True)
+            with dist_autograd.context() as context_id:
+                y = rpc.rpc_sync("ps", remote_layer, (x, reference))
+                dist_autograd.backward(context_id, [(y * y).sum()])
+                found = dist_autograd.get_gradients(context_id)[x].numpy()
+            twin = tg.tensor(x.array, requires_grad=True)
+            y = layer(twin, WEIGHT.detach())
+            (y * y).sum().backward()
+            assert (found == twin.grad.numpy()).all()
+
+        side_by_side(work, 25)
+
+
+def remote_layer(x, reference):
+    return layer(x, reference.local_value())
+
+
+@pytest.mark.processes
+def test_threads_that_go_on_from_one_context_are_all_recorded():
+    with LocalCluster(["ps"]), dist_autograd.context() as context_id:
+        x = tg.tensor([1.0, 2.0], requires_grad=True)
+        results = [None] * THREADS
+        contexts = [contextvars.copy_context() for _ in range(THREADS)]
+
+        def work(thread, at):
+            y = contexts[thread].run(rpc.rpc_sync, "ps", np.multiply, (x, float(thread + 1)))
+            results[thread] = y if results[thread] is None else results[thread] + y
+
+        side_by_side(work, 10)
+        loss = results[0]
+        for each in results[1:]:
+            loss = loss + each
+        dist_autograd.backward(context_id, [loss.sum()])
+        found = dist_autograd.get_gradients(context_id)[x].tolist()
+        assert found == [10.0 * sum(range(1, THREADS + 1))] * 2
