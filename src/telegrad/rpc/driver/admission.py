@@ -3,7 +3,7 @@
 A request that there is no room for waits, and nothing else of its peer does:
 
 1. One that would go over the stream and is large is announced first, and sent when there is room
-   (announcement.py): the room is granted.
+   (calls/room.py): the room is granted.
 2. One that lies in shared memory, or is small enough for the anteroom, is received, and what it
    asks for waits here.
 3. Only where the anteroom is full, too, the stream is read no further: then the peer's own sends

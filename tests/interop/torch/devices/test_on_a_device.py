@@ -56,7 +56,7 @@ def test_every_dtype_shape_and_size_arrives_as_it_left(options):
                     assert str(found.device) == CUDA
                     assert found.shape == each.shape
                     assert torch.equal(
-                        found.cpu().view(-1).view(torch.uint8),
+                        found.contiguous().cpu().view(-1).view(torch.uint8),
                         each.contiguous().cpu().view(-1).view(torch.uint8),
                     )
         is_staged = options in (HOST, TCP)
