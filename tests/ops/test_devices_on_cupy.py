@@ -98,7 +98,9 @@ def test_a_device_that_is_not_there_and_one_without_room_are_named():
     pool.free_all_blocks()
     pool.set_limit(size=1 << 20)
     try:
-        with pytest.raises(DeviceError, match=r"room on 'cuda:0' for an array of shape \(16777216,"):
+        with pytest.raises(
+            DeviceError, match=r"room on 'cuda:0' for an array of shape \(16777216,"
+        ):
             tg.zeros(1 << 24, device="cuda")
     finally:
         pool.set_limit(size=0)
