@@ -52,6 +52,10 @@ def to_jax_value(leaf: Any) -> Any:
         leaf = leaf.array
         if not isinstance(leaf, (np.ndarray, np.generic)):
             refuse_narrowing(backend_of(leaf).dtype_of(leaf), leaf)
+            flags = getattr(leaf, "flags", None)
+            if flags is not None and not flags.c_contiguous:
+                # JAX takes no memory of one number that is spread over many places.
+                leaf = leaf.copy()
             return jax.numpy.from_dlpack(leaf)
         leaf = plain(leaf)
     if isinstance(leaf, (np.ndarray, np.generic)):

@@ -209,7 +209,9 @@ def from_torch(tensor: Any) -> Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise DTypeError(f"expected a torch tensor, got {type(tensor).__name__}")
     if tensor.device.type != "cpu":
-        raise DeviceError(f"expected a torch tensor on the CPU, got one on {tensor.device}")
+        raise DeviceError(
+            f"expected a torch tensor on the CPU, got one on {tensor.device}; call .cpu() first"
+        )
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise DTypeError(f"expected a dense torch tensor, got one of layout {tensor.layout}")
     if is_transformed(tensor):
