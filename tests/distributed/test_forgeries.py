@@ -62,7 +62,7 @@ def test_a_forged_list_of_who_missed_an_outcome_takes_no_threads():
         b.host.start = lambda task: started.append(task) or real(task)
         missed = [*(f"x{n}" for n in range(5000)), *range(100, 5000), *["c"] * 5000, *[2] * 5000]
         kind, message = notice(context.id, "autograd.outcome", a.next_id(), True, missed)
-        a.peers.get("b").outgoing.send(kind, 0, 0, 0, msgspec.msgpack.encode(message))
+        a.peers.get("b").outgoing.send(Frame(kind, 0, 0, 0, msgspec.msgpack.encode(message)))
         assert [a.rpc_sync("b", simulated.who) for _ in range(2)] == ["b", "b"]
         assert eventually(lambda: bool(context.outcomes))
         assert len(started) < 10

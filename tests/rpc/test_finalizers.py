@@ -412,16 +412,17 @@ def test_what_the_collector_frees_may_find_a_worker_lost_while_rank_0_counts_who
     assert in_time(lambda: alone._on_lost(gone, WorkerLost("b")))
 
 
-# Held for a sleep, for a frame or at the start or end of a process, where nobody calls in.
+# Held for a sleep, for a frame, at a prompt or at the start or end of a process, where nobody calls
+# in.
 PLAIN = {
     "calls/coroutines.py",
     "calls/future.py",
     "current.py",
+    "debugger/console.py",
     "driver/frame_writer.py",
     "driver/pool.py",
     "transport/listener.py",
     "transport/segments.py",
-    "wire/kinds.py",
 }
 
 

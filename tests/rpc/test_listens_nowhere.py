@@ -38,7 +38,7 @@ def call_back(to, depth):
 def test_it_has_no_address_and_no_listener(pair):
     _, b = pair
     assert b.address == ""
-    assert b.host._listener is None
+    assert not b.host._listeners
 
 
 def test_it_calls_and_is_called(pair):

@@ -73,7 +73,7 @@ class Node:
         lost = ConnectionError("dead") if name in self.lost else None
         return SimpleNamespace(name=name, outgoing=path, lost=lost)
 
-    def notify(self, peer, service, header):
+    def notify(self, peer, service, header, rides=False):
         if self.name == "r":
             if not self.world.words:
                 self.world.die(self)

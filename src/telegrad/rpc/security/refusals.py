@@ -25,7 +25,7 @@ class Refusals:
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._told: dict[str, int] = {}
         self._untold: dict[str, int] = {}
         self._lines = 0
