@@ -11,6 +11,7 @@ can be had.
 """
 
 import argparse
+import logging
 import os
 import socket
 import subprocess
@@ -76,6 +77,8 @@ def images_party():
     """Serve what the lower layers compute until the other party has finished."""
     parties.serve()
     options = rpc.Options(strict=True, listen=False)
+    # What it refuses the other party prints. In earnest keep the log, and that of telegrad.audit.
+    logging.getLogger("telegrad.rpc").setLevel(logging.ERROR)
     rpc.init_rpc("images", rank=1, world_size=2, options=options)
     rpc.shutdown(timeout=LONGEST)
 
