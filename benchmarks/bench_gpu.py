@@ -37,7 +37,10 @@ GOALS = {
 def measure_side(side: str, rounds: int) -> Samples:
     """The seconds of each round of each work, on one side."""
     if side == ALONE:
-        return {"transformer in two stages": sample(one_process(), rounds)}
+        return {
+            "transformer in two stages": sample(one_process(1), rounds),
+            "the same in 4 micro-batches": sample(one_process(4), rounds),
+        }
     if side == "PyTorch":
         from benchmarks.torch_cluster import TorchCluster
 

@@ -16,7 +16,8 @@ __all__ = ["from_torch", "to_torch"]
 def from_torch(tensor: Any) -> Tensor:
     """Return a torch tensor as a Tensor that shares its memory; differentiable, to any order.
 
-    Neither side may write into the memory while a backward pass still needs it.
+    Neither side may write into the memory while a backward pass still needs it. Of a CUDA tensor
+    it is a copy on its device, which CuPy serves.
 
     Examples:
         >>> import torch
@@ -36,8 +37,8 @@ def to_torch(tensor: Tensor) -> Any:
     """Return a Tensor as a torch tensor; differentiable, to any order.
 
     It shares the Tensor's memory, unless a graph or somebody else has the value already: then it is
-    a copy. The memory counts as read-only: an in-place operation of PyTorch on the result would
-    change the Tensor too.
+    a copy, as it is of one on a device that has a graph. The memory counts as read-only: an
+    in-place operation of PyTorch on the result would change the Tensor too.
 
     Examples:
         >>> import torch

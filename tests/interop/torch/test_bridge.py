@@ -337,7 +337,7 @@ def test_nothing_is_left_of_a_mixed_graph():
         ([1.0], DTypeError, "expected a torch tensor, got list"),
         (torch.ones(2, dtype=torch.bfloat16), DTypeError, "bfloat16"),
         (torch.eye(2).to_sparse(), DTypeError, "dense"),
-        (torch.ones(2, device="meta"), DeviceError, "on the CPU, got one on meta"),
+        (torch.ones(2, device="meta"), DeviceError, "on the CPU or a CUDA device, got one on meta"),
     ],
     ids=["no tensor", "dtype", "layout", "device"],
 )

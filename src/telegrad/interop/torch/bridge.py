@@ -6,7 +6,8 @@ its *Crossing*: the place where they come back. A pass of telegrad's engine that
 PyTorch's graph into regions (``graph/cut.py``); a pass of PyTorch's engine that meets a
 ``ToTorch`` runs telegrad's part of the graph from there.
 
-Values share their memory. bfloat16, which NumPy lacks, has no Tensor; its cotangents go as float32.
+Values share their memory, but for those of a device, which CuPy serves: they are copied there.
+bfloat16, which NumPy lacks, has no Tensor; its cotangents go as float32.
 Those of sparse tensors go as dense arrays, and are sparse again where they enter PyTorch's graph.
 """
 
@@ -22,12 +23,14 @@ import torch.utils.dlpack
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
 from telegrad.graph import Cotangent, next_key, reachable
 from telegrad.interop.torch import version
+from telegrad.interop.torch.devices.cupy_arrays import as_torch, copied, let_cupy_wait
 from telegrad.interop.torch.modes import is_recording, run_ordinarily
 from telegrad.interop.torch.values.arrays import CPU, is_transformed, raw, tensor_over
 from telegrad.interop.torch.values.levels import bind, make_dual, tangent_of
@@ -48,6 +51,7 @@ __all__ = [
     "entry_of",
     "from_torch",
     "join",
+    "numbers",
     "to_torch",
 ]
 
@@ -122,6 +126,8 @@ class Entry(BoundaryStruct, eq=False):
         if isinstance(array, torch.Tensor):
             # It came from a device, or from another part of this process.
             return array.to(self.device, self.dtype)
+        if is_cupy(array):
+            return _cloned(array).to(self.device, self.dtype)
         made = tensor_over(array, self.dtype, self.device)
         # PyTorch adds to a gradient in place, or keeps it as a leaf's, where it knows of nobody
         # else who holds it. A message's is alone in its memory, but nodes of telegrad's may give
@@ -208,9 +214,10 @@ def from_torch(tensor: Any) -> Tensor:
     """See ``telegrad.torch.from_torch``."""
     if not isinstance(tensor, torch.Tensor):
         raise DTypeError(f"expected a torch tensor, got {type(tensor).__name__}")
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in ("cpu", "cuda"):
         raise DeviceError(
-            f"expected a torch tensor on the CPU, got one on {tensor.device}; call .cpu() first"
+            f"expected a torch tensor on the CPU or a CUDA device, got one on {tensor.device}; "
+            "call .cpu() first"
         )
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise DTypeError(f"expected a dense torch tensor, got one of layout {tensor.layout}")
@@ -224,18 +231,27 @@ def from_torch(tensor: Any) -> Tensor:
             "expected a torch tensor without a tangent, got a dual one; forward mode does not go "
             "over from PyTorch: unpack_dual it first"
         )
-    try:
-        array = share(tensor.detach().resolve_conj().resolve_neg().numpy())
-    except TypeError:
-        raise DTypeError(
-            f"expected a torch tensor of a dtype that NumPy has, got {tensor.dtype}; convert it "
-            "first, e.g. with .float()"
-        ) from None
+    array = copied(tensor) if tensor.is_cuda else _shared(tensor)
     is_recorded = MODE.get().recording and torch.is_grad_enabled()
     entry = entry_of(tensor, keeps=True) if is_recorded else None
     if entry is not None:
         GONE_OVER.add(entry)
     return wrap(array, entry)
+
+
+def _shared(tensor: torch.Tensor) -> Any:
+    try:
+        return share(tensor.detach().resolve_conj().resolve_neg().numpy())
+    except TypeError:
+        raise DTypeError(
+            f"expected a torch tensor of a dtype that NumPy has, got {tensor.dtype}; convert it "
+            "first, e.g. with .float()"
+        ) from None
+
+
+def numbers(cotangent: torch.Tensor) -> Any:
+    """Return a cotangent as telegrad's graph takes it, on the device of its tensor."""
+    return copied(cotangent) if cotangent.is_cuda else raw(cotangent)
 
 
 class Crossing(msgspec.Struct, eq=False):
@@ -296,10 +312,21 @@ def to_torch(tensor: Any) -> Any:
             tensor.array = array = share(array)
         else:
             array = array.copy()
-    value = tensor_over(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
+    if is_cupy(array):
+        value = _cloned(array)
+    else:
+        value = tensor_over(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
     node: Any = history_of(tensor)
     behind = [each for each in reachable([node]) if isinstance(each, Entry)]
     return join(value, Crossing(node, [each for each in behind if each.tensor is not None], False))
+
+
+def _cloned(array: Any) -> torch.Tensor:
+    """Return a torch tensor with the numbers of an array of CuPy's, on its device."""
+    made = as_torch(array).clone()
+    # What frees or overwrites the array is enqueued behind the copy.
+    let_cupy_wait(made.device.index or 0)
+    return made
 
 
 def join(value: torch.Tensor, crossing: Crossing) -> Any:
@@ -345,7 +372,7 @@ def _pull_crossing(
         targets=targets,
         check=refuse_nan if MODE.get().check_nan else None,
     )
-    start = {crossing.node: from_torch(gradient) if recorded else raw(gradient)}
+    start = {crossing.node: from_torch(gradient) if recorded else numbers(gradient)}
     with ModeScope(recording=recorded):
         task.count(start)
         task.run(start)

@@ -9,6 +9,7 @@ Dtypes that DLPack or PyTorch may lack go as signed integers of the same size.
 
 import sys
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -17,10 +18,10 @@ import torch
 import torch.utils.dlpack
 
 from telegrad.arrays.cupy import is_cupy
-from telegrad.errors import ProtocolViolation
+from telegrad.errors import DeviceError, DTypeError, ProtocolViolation
 from telegrad.interop.torch.devices.runtime import runtime
 
-__all__ = ["Own", "as_array", "as_torch", "can_carry", "let_cupy_wait"]
+__all__ = ["Own", "as_array", "as_torch", "can_carry", "copied", "let_cupy_wait"]
 
 _external_stream: Any = torch.cuda.ExternalStream
 _from_dlpack: Any = torch.utils.dlpack.from_dlpack
@@ -54,6 +55,26 @@ def as_torch(array: Any) -> torch.Tensor:
         return torch.empty(dense.shape, dtype=dtype, device=f"cuda:{array.device.id}")
     made: torch.Tensor = _from_dlpack(dense)
     return made
+
+
+def copied(tensor: torch.Tensor) -> Any:
+    """Return the numbers of a CUDA tensor as an array of CuPy's in memory of its own.
+
+    Nobody could tell, as is done for memory of the host, that what was saved has been overwritten.
+    """
+    if find_spec("cupy") is None:
+        raise DeviceError(
+            f"expected CuPy, which serves telegrad's tensors on {tensor.device}, to be installed; "
+            "install cupy, or call .cpu() first"
+        )
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in np.sctypeDict:
+        raise DTypeError(
+            f"expected a torch tensor of a dtype that CuPy has, got {tensor.dtype}; convert it "
+            "first, e.g. with .float()"
+        )
+    plain = tensor.detach().resolve_conj().resolve_neg().clone()
+    return as_array(plain.view(torch.int8) if name == "bool" else plain, Own(name), "this one")
 
 
 def as_array(tensor: torch.Tensor, own: Own, frm: str) -> Any:

@@ -18,7 +18,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from telegrad.graph import Cotangent, LeafNode, Node, NodeHooks
-from telegrad.interop.torch.bridge import Crossing, accumulator_of, from_torch
+from telegrad.interop.torch.bridge import Crossing, accumulator_of, from_torch, numbers
 from telegrad.interop.torch.values.arrays import CPU, raw
 from telegrad.interop.torch.values.levels import current, is_open, primal_of, tangent_of
 from telegrad.tensors import Tensor, wrap
@@ -56,23 +56,23 @@ def over(cotangent: torch.Tensor, recorded: bool, for_message: bool = False) -> 
     `for_message`: all that lies behind is a message, so one of a device may stay there.
     """
     if not recorded and not is_open():
-        return cotangent if for_message and cotangent.is_cuda else raw(cotangent)
+        return cotangent if for_message and cotangent.is_cuda else numbers(cotangent)
     tangent = tangent_of(cotangent)
     if tangent is None:
-        return _taken_over(cotangent, recorded)
-    went = _taken_over(primal_of(cotangent), recorded)
+        return _taken_over(cotangent, recorded, for_message)
+    went = _taken_over(primal_of(cotangent), recorded, for_message)
     primal = went if isinstance(went, Tensor) else wrap(went)
-    beside = _taken_over(tangent, recorded)
+    beside = _taken_over(tangent, recorded, for_message)
     entry = beside if isinstance(beside, Tensor) else wrap(beside)
     return wrap(primal.array, primal.node, Tangents({current(): entry}))
 
 
-def _taken_over(cotangent: torch.Tensor, recorded: bool) -> Any:
+def _taken_over(cotangent: torch.Tensor, recorded: bool, for_message: bool) -> Any:
     if not recorded:
-        return raw(cotangent)
+        return raw(cotangent) if for_message else numbers(cotangent)
     with torch.enable_grad():
         dense = cotangent if cotangent.layout is torch.strided else cotangent.to_dense()
-        plain = dense.to(CPU)
+        plain = dense.to(CPU) if for_message else dense
         return from_torch(plain.float() if plain.dtype is torch.bfloat16 else plain)
 
 
