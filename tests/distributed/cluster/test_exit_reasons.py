@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from tests.interpreter import IS_LOCKED
 from tests.rpc.neighbours import neighbours
 
 from telegrad.distributed import LocalCluster, rpc
-from telegrad.distributed.cluster.exit_reason import exit_reason
+from telegrad.distributed.cluster.exit_reason import exit_reason, wait_for_reason
 from telegrad.errors import WorkerLost
 from telegrad.rpc.security.keys import ClusterKey
 
@@ -62,6 +63,18 @@ def test_the_call_that_took_a_worker_down_and_all_after_it_say_how_it_ended(func
         for _ in range(3):
             with pytest.raises(WorkerLost, match=said):
                 rpc.rpc_sync("ps", function, args)
+
+
+def test_a_process_that_takes_long_to_end_is_waited_for_once_its_stack_came():
+    ours, theirs = socket.socketpair()
+    fd = theirs.fileno()
+    # Longer than is waited for one that says nothing, as one is that has to give a device back.
+    slow = f"import os, time; os.write({fd}, b'Fatal: here'); time.sleep(0.8); os._exit(3)"
+    with ours, subprocess.Popen([sys.executable, "-c", slow], pass_fds=[fd]) as process:
+        theirs.close()
+        assert select.select([ours], [], [], 30)[0]
+        said = wait_for_reason(process, ours)
+    assert said == "its process ended with exit status 3; where it was:\nFatal: here"
 
 
 def take_down(name):

@@ -10,7 +10,6 @@ import pytest
 from jax import numpy as jnp
 
 import telegrad as tg
-from telegrad.errors import DeviceError
 from telegrad.interop.jax.arrays import from_jax_array, maker_for, to_jax_value
 from telegrad.jax import from_jax
 from telegrad.tensors import wrap
@@ -111,13 +110,16 @@ def test_what_was_computed_before_is_seen_on_the_device(x):
 
 @pytest.mark.gpu
 @on_device
-def test_a_tensor_of_pytorch_on_the_device_is_refused_with_what_to_do():
+def test_a_tensor_of_pytorch_on_the_device_goes_there_and_back():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("needs a PyTorch that has a CUDA device")
     x = torch.tensor([0.3, 0.7], device="cuda", requires_grad=True)
-    with pytest.raises(DeviceError, match=r"on the CPU, got one on cuda:0; call \.cpu\(\) first"):
-        from_jax(lambda x: jnp.sin(x) * x)(x)
+    y = from_jax(lambda x: jnp.sin(x) * x)(x)
+    assert y.is_cuda
+    y.sum().backward()
+    known = x.detach()
+    torch.testing.assert_close(x.grad, torch.cos(known) * known + torch.sin(known))
 
 
 @pytest.mark.gpu

@@ -4,11 +4,13 @@ import contextlib
 import signal
 import socket
 import subprocess
+import time
 from typing import Final
 
 __all__ = ["exit_reason", "wait_for_reason"]
 
 _PATIENCE: Final = 0.5  # Seconds from the end of a connection to that of its process.
+_LONGEST_END: Final = 10.0  # Seconds from the end of its line to that of a process.
 _LONGEST_STACK: Final = 1 << 16  # Bytes.
 
 
@@ -26,17 +28,24 @@ def exit_reason(status: int, stack: str = "") -> str:
 def wait_for_reason(process: "subprocess.Popen[bytes]", line: socket.socket) -> str | None:
     """Return how a process ended whose connections have closed; None if it still runs.
 
-    A crash leaves its stack on the line, to which nothing else is written after the start.
+    A crash leaves its stack on the line, to which nothing else is written after the start. Where
+    that came, or the line has closed, it is about to end: what holds a device takes long for it.
     """
+    stack, is_ending, patience = b"", False, _PATIENCE
+    end = time.monotonic() + patience
+    with contextlib.suppress(OSError):
+        while len(stack) < _LONGEST_STACK:
+            line.settimeout(max(0.0, end - time.monotonic()))
+            part = line.recv(1 << 12)
+            is_ending, patience = True, _LONGEST_END
+            if not part:
+                break
+            stack += part
+            end = time.monotonic() + patience
     try:
-        status = process.wait(_PATIENCE)
+        status = process.wait(patience if is_ending else 0.0)
     except subprocess.TimeoutExpired:
         return None
-    stack = b""
-    with contextlib.suppress(OSError):
-        line.settimeout(0)
-        while len(stack) < _LONGEST_STACK and (part := line.recv(1 << 12)):
-            stack += part
     return exit_reason(status, stack.decode(errors="replace"))
 
 

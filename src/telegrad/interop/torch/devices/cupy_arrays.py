@@ -68,7 +68,8 @@ def copied(tensor: torch.Tensor) -> Any:
             "install cupy, or call .cpu() first"
         )
     name = str(tensor.dtype).removeprefix("torch.")
-    if name not in np.sctypeDict:
+    # Some extend NumPy's dtypes by more names.
+    if not hasattr(np, name):
         raise DTypeError(
             f"expected a torch tensor of a dtype that CuPy has, got {tensor.dtype}; convert it "
             "first, e.g. with .float()"
