@@ -89,7 +89,7 @@ USES: dict[str, str] = {
     "profiler": "distributed distributed/tools errors pictures rpc",
     "rpc": "errors",
     "rpc/calls": "errors rpc/references rpc/security rpc/wire tracebacks",
-    "rpc/debugger": "errors rpc/calls rpc/transport",
+    "rpc/debugger": "errors rpc/calls rpc/transport rpc/wire",
     "rpc/driver": "errors rpc/calls rpc/protocol rpc/security rpc/transport rpc/wire",
     "rpc/membership": "_version errors rpc/calls rpc/driver rpc/security rpc/transport rpc/wire",
     "rpc/protocol": "errors",

@@ -34,6 +34,7 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.startup import begin_worker, forget, meet
+from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 
 __all__ = ["INTRODUCE", "Ended", "Introduction", "Line", "WorkerSpec", "main"]
@@ -68,6 +69,9 @@ class Introduction(msgspec.Struct):
 
     came: list[Card]
     left: list[str]
+
+
+_as_introduction = converter(Introduction)
 
 
 class Ended(msgspec.Struct):
@@ -112,7 +116,7 @@ def introducer(worker: Worker) -> Callable[[ServiceRequest], None]:
         if request.frm.id != 0:
             # Anyone else could send calls for another worker wherever it likes.
             raise ProtocolViolation(f"{request.frm.name!r} introduces others; only the parent does")
-        news = msgspec.convert(request.header, Introduction)
+        news = _as_introduction(request.header)
         meet(worker, news.came)
         for name in news.left:
             forget(worker, name)

@@ -16,12 +16,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from msgspec import convert
-
 from telegrad.distributed.notices import forward
 from telegrad.errors import LevelError, ProtocolViolation
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 from telegrad.tensors.forward.levels import Level
 
@@ -35,6 +34,9 @@ HELD: Final = "autograd.level_held"
 _REMEMBERED: Final = 4096  # How many ids of closed levels, and of orphaned ones, are kept.
 _registries: "weakref.WeakSet[LevelRegistry]" = weakref.WeakSet()
 """Those of this process, for `are_one`: a framework may have one level for all its workers."""
+
+
+_as_id = converter(int)
 
 
 class LevelRegistry:
@@ -141,7 +143,7 @@ class LevelRegistry:
         self._close(number)
 
     def _on_closed(self, request: ServiceRequest) -> None:
-        self._close(convert(request.header, int))
+        self._close(_as_id(request.header))
 
     def _close(self, number: int) -> None:
         with self._lock:
@@ -181,7 +183,7 @@ class LevelRegistry:
                 self._orphan(number, peer.info.name)
 
     def _on_held(self, request: ServiceRequest) -> None:
-        number = convert(request.header, int)
+        number = _as_id(request.header)
         with self._lock:
             shared_with = self._shared_with.get(number)
             if shared_with is not None:

@@ -20,13 +20,13 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import convert
 
 from telegrad.distributed.contexts.context import Context, Contexts, gone_on
 from telegrad.distributed.notices import forward, notify, reachable
 from telegrad.errors import PeerError, UnknownWorker
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 
 __all__ = ["Leases"]
@@ -45,6 +45,10 @@ class _Release(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     context_id: int
     notified: list[str]
     """The workers that hear of its end from the home."""
+
+
+_as_release = converter(_Release)
+_as_id = converter(int)
 
 
 class Leases:
@@ -98,7 +102,7 @@ class Leases:
         return [name for name in known if name != self._worker.name and name not in heard]
 
     def _on_release(self, request: ServiceRequest) -> None:
-        release = convert(request.header, _Release)
+        release = _as_release(request.header)
         self.release(release.context_id, request.frm.name, release.notified)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
@@ -128,7 +132,7 @@ class Leases:
                 forward(self._worker, name, HOME_LOST, context_id)
 
     def _on_home_lost(self, request: ServiceRequest) -> None:
-        context_id = convert(request.header, int)
+        context_id = _as_id(request.header)
         if self._contexts.find(context_id) is not None:
             self.verify(context_id)
 
@@ -144,7 +148,7 @@ class Leases:
             self._drop_lost(context_id, "it can't be reached")
 
     def _on_held(self, request: ServiceRequest) -> None:
-        context = self._contexts.find(convert(request.header, int))
+        context = self._contexts.find(_as_id(request.header))
         if context is None:
             name = self._worker.name
             forward(self._worker, request.frm.name, RELEASE, [request.header, [name]])
@@ -186,4 +190,4 @@ class Leases:
         return slept
 
     def _on_forsaken(self, request: ServiceRequest) -> None:
-        request.reply(self._contexts.loss_of(convert(request.header, int)))
+        request.reply(self._contexts.loss_of(_as_id(request.header)))

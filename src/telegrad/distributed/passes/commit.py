@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import convert
 
 from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context, Contexts
 from telegrad.distributed.contexts.leases import Leases
@@ -30,6 +29,7 @@ from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.errors import WorkerLost
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 
 __all__ = ["PassCommit"]
@@ -51,6 +51,10 @@ class _Outcome(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
 class _InDoubt(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     context_id: int
     pass_id: int
+
+
+_as_outcome = converter(_Outcome)
+_as_question = converter(_InDoubt)
 
 
 class PassCommit:
@@ -148,7 +152,7 @@ class PassCommit:
         return True
 
     def _on_outcome(self, request: ServiceRequest) -> None:
-        outcome = convert(request.header, _Outcome)
+        outcome = _as_outcome(request.header)
         context_id, pass_id, committed = outcome.context_id, outcome.pass_id, outcome.committed
         context = self._contexts.find(context_id)
         if context is None:
@@ -233,7 +237,7 @@ class PassCommit:
 
     def _on_in_doubt(self, request: ServiceRequest) -> None:
         """Answer for the outcome of a pass: the home asks the root, all others ask the home."""
-        asked = convert(request.header, _InDoubt)
+        asked = _as_question(request.header)
         context_id, pass_id = asked.context_id, asked.pass_id
         context = self._contexts.find(context_id)
         committed: bool | None = False

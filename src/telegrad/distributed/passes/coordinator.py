@@ -19,8 +19,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.context import (
     BACKWARD_PHASE,
@@ -40,6 +38,7 @@ from telegrad.distributed.passes.local_pass import (
     Feed,
     LocalPass,
     PassPlan,
+    as_plan,
 )
 from telegrad.distributed.passes.region_pool import Pace
 from telegrad.distributed.passes.report import Report
@@ -317,7 +316,7 @@ class PassCoordinator:
 
     def _find_local_pass(self, raw_plan: Any) -> LocalPass:
         """Return this worker's local pass, made on first contact."""
-        plan = msgspec.convert(raw_plan, PassPlan)
+        plan = as_plan(raw_plan)
         # For good: the handler of a request has contextvars of its own.
         ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         context = self._contexts.get(plan.context_id)

@@ -10,11 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from telegrad.distributed.contexts.context import Contexts
 from telegrad.distributed.contexts.message_nodes import RecvNode
-from telegrad.distributed.passes.local_pass import LocalPass, PassPlan
+from telegrad.distributed.passes.local_pass import LocalPass, PassPlan, as_plan
 from telegrad.distributed.passes.report import Report
 from telegrad.distributed.passes.request import PassRequest, PassRequests
 from telegrad.errors import GradientError
@@ -124,7 +122,7 @@ class LiveSearch:
         request.reply([report.waiting, list(report.workers), riding])
 
     def _on_unused(self, request: ServiceRequest) -> None:
-        request.reply(self._list_unused(msgspec.convert(request.header, PassPlan)))
+        request.reply(self._list_unused(as_plan(request.header)))
 
     def _list_unused(self, plan: PassPlan) -> list[list[Any]]:
         local_pass = self._contexts.get(plan.context_id).passes[plan.pass_id]

@@ -34,11 +34,18 @@ from telegrad.graph import Bundle
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.host import Host
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.wire.conversion import converter
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.accumulation import own
 from telegrad.tensors.recording.modes import MODE, recording
 
-__all__ = ["Departure", "Departures", "LocalPass", "PassPlan"]
+__all__ = [
+    "Departure",
+    "Departures",
+    "LocalPass",
+    "PassPlan",
+    "as_plan",
+]
 
 Feed = tuple[int, Sequence[Any]]
 """A message id and a gradient for each tensor of that message, None where there is none."""
@@ -73,6 +80,8 @@ class PassPlan(msgspec.Struct, array_like=True, frozen=True):
     captures: bool = False
     """Whether gradients are asked for, not accumulated: the nodes of leaves don't run."""
 
+
+as_plan = converter(PassPlan)
 
 Departure = tuple[RecvNode, Sequence[Any]]
 """A gradient that leaves this worker, for the peer of its recv node."""

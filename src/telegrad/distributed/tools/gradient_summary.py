@@ -1,10 +1,12 @@
 """The gradients of a context over the cluster, for people to look at."""
 
-from msgspec import convert
-
 from telegrad.distributed.tools.context_view import GradientRow, describe_gradients, gather
+from telegrad.rpc.wire.conversion import converter
 
 __all__ = ["GradientSummary", "gradients"]
+
+
+_as_rows = converter(dict[str, list[GradientRow]])
 
 
 class GradientSummary:
@@ -36,4 +38,4 @@ def gradients(context_id: int) -> GradientSummary:
         main    leaf 0  (2,)   float32  1.414
     """
     found = gather(context_id, describe_gradients)
-    return GradientSummary(convert(found, dict[str, list[GradientRow]]))
+    return GradientSummary(_as_rows(found))

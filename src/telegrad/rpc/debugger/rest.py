@@ -22,6 +22,7 @@ from telegrad.errors import TelegradError
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.wire.conversion import converter
 
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
@@ -40,6 +41,9 @@ class _News(msgspec.Struct, array_like=True):
 
     number: int
     rests: bool
+
+
+_as_news = converter(_News)
 
 
 class Rest:
@@ -96,7 +100,7 @@ class Rest:
     # Of any worker.
 
     def _on_news(self, request: ServiceRequest) -> None:
-        news, life = msgspec.convert(request.header, _News), _life(request.frm)
+        news, life = _as_news(request.header), _life(request.frm)
         with self._lock:
             if self._worker.options.strict or news.number <= self._heard.get(life, 0):
                 return

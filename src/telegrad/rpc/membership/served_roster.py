@@ -6,9 +6,7 @@ not know asks rank 0 for it.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
-
-import msgspec
+from typing import Any, Final
 
 from telegrad.errors import NotInitialized, PeerError, ProtocolViolation, UsageError
 from telegrad.rpc.calls.service import ServiceRequest
@@ -16,6 +14,7 @@ from telegrad.rpc.membership.card import Card
 from telegrad.rpc.membership.rendezvous import Meeting, Rendezvous, join
 from telegrad.rpc.membership.roster import Came, Left, RosterChange
 from telegrad.rpc.transport import Identity
+from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 
 __all__ = ["ServedRoster"]
@@ -24,6 +23,10 @@ _CHANGED: Final = "telegrad.changed"
 _LEFT: Final = "telegrad.left"
 _EVERYONE: Final = "telegrad.everyone"
 _ALIVE: Final = "telegrad.alive"
+
+
+_as_cards = converter(list[Card])
+_as_change: Callable[[Any], RosterChange] = converter(Came | Left)  # type: ignore[arg-type]
 
 
 class ServedRoster:
@@ -77,7 +80,7 @@ class ServedRoster:
         with suppress(PeerError):
             patience = self._worker.options.lost_after
             cards, _ = self._worker.ask_service(0, _EVERYONE, timeout=patience)
-            for card in msgspec.convert(cards, list[Card]):
+            for card in _as_cards(cards):
                 self._on_change(Came(card))
 
     def leave(self) -> None:
@@ -155,5 +158,4 @@ class ServedRoster:
             raise ProtocolViolation(
                 f"{request.frm.name!r} announces who came or left; only rank 0 does"
             )
-        change: RosterChange = msgspec.convert(request.header, Came | Left)
-        self._on_change(change)
+        self._on_change(_as_change(request.header))

@@ -32,7 +32,7 @@ from telegrad.interop.torch.devices.segments import (
     Import,
     Introduction,
     Span,
-    checked,
+    checker,
     nbytes_of,
 )
 from telegrad.rpc.calls.service import ServiceRequest
@@ -56,6 +56,10 @@ _LONGEST_GOODBYE: Final = 0.5
 # A message that was not read for so many timeouts of calls was given up.
 _TIMEOUTS: Final = 2.0
 _LEAST_PATIENCE: Final = 120.0  # Seconds, where calls have no timeout.
+
+
+_as_introduction = checker(Introduction)
+_as_numbers = checker(list[int])
 
 
 class _Receiver:
@@ -254,7 +258,7 @@ class Channels:
         return made
 
     def _on_introduce(self, request: ServiceRequest) -> None:
-        introduction = checked(request.header, Introduction)
+        introduction = _as_introduction(request.header)
         introduction.check()
         frm = request.frm.name
         try:
@@ -294,7 +298,7 @@ class Channels:
         return board
 
     def _on_withdraw(self, request: ServiceRequest) -> None:
-        numbers = checked(request.header, list[int])
+        numbers = _as_numbers(request.header)
         own = self._imports.get(request.frm.name, {})
         for number in numbers:
             segment = own.pop(number, None)

@@ -21,7 +21,7 @@ from telegrad.distributed.contexts.context import CURRENT
 from telegrad.errors import DeviceError, UsageError
 from telegrad.interop.torch.devices.channels import Channels
 from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
-from telegrad.interop.torch.devices.segments import checked
+from telegrad.interop.torch.devices.segments import checker
 from telegrad.interop.torch.devices.staging import Staging
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
@@ -56,6 +56,9 @@ class Devices(msgspec.Struct, frozen=True, array_like=True):
                 f"Options.device_maps[{whose!r}], or send it as .cpu()"
             )
         return chosen
+
+
+_as_devices = checker(Devices)
 
 
 class Peer:
@@ -123,7 +126,7 @@ def peer_of(worker: Worker, to: str) -> Peer:
             ) from error
         finally:
             CURRENT.reset(token)
-        found = known[info] = Peer(to, checked(answer, Devices), _description(worker, to))
+        found = known[info] = Peer(to, _as_devices(answer), _description(worker, to))
     return found
 
 

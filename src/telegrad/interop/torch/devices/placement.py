@@ -28,7 +28,7 @@ from telegrad.interop.torch.devices.cupy_arrays import (
 )
 from telegrad.interop.torch.devices.peers import CHANNELS, Peer, peer_of, staging_of
 from telegrad.interop.torch.devices.runtime import runtime
-from telegrad.interop.torch.devices.segments import Span, checked
+from telegrad.interop.torch.devices.segments import Span, checker
 from telegrad.interop.torch.devices.staging import STAGED_FROM, Transfer
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values import tensors
@@ -125,6 +125,11 @@ class _Gradient(msgspec.Struct, array_like=True, frozen=True):
     span: Span | None
     transfer: Transfer | None = None
     own: Own | None = None
+
+
+_as_arriving = checker(_Arriving)
+_as_gradients = checker(list[_Gradient])
+_as_own = checker(Own)
 
 
 def register() -> None:
@@ -275,7 +280,7 @@ def _way_back(peer: Peer, gradient: torch.Tensor) -> str | None:
 
 def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
     """Return the gradients that came in segments, or in pieces."""
-    came = checked(facts, list[_Gradient])
+    came = _as_gradients(facts)
     made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
     whole = [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
     return [
@@ -335,10 +340,10 @@ def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
 
 def _from_parts(parts: list[Any], facts: Any) -> Any:
     if not parts:
-        return checked(facts, _Arriving)
+        return _as_arriving(facts)
     is_parameter, inner, own = facts
     if own is not None:
-        return _own(tensors.from_parts(parts, inner), checked(own, Own), "?")
+        return _own(tensors.from_parts(parts, inner), _as_own(own), "?")
     return (tensors.parameter_from_parts if is_parameter else tensors.from_parts)(parts, inner)
 
 

@@ -19,7 +19,7 @@ is touched: number, use, place and size.
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -28,8 +28,9 @@ import torch
 from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, CudaFailure, Runtime
+from telegrad.rpc.wire.conversion import converter
 
-__all__ = ["Export", "Import", "Introduction", "Span", "allocated", "checked", "dense", "nbytes_of"]
+__all__ = ["Export", "Import", "Introduction", "Span", "allocated", "checker", "dense", "nbytes_of"]
 
 # Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
 _ALIGN: Final = 256
@@ -74,12 +75,22 @@ class Introduction(msgspec.Struct, array_like=True, frozen=True):
             )
 
 
-def checked(facts: Any, kind: type[F]) -> F:
-    """Return what a peer sent as that type; ProtocolViolation if it is not."""
-    try:
-        return msgspec.convert(facts, kind)
-    except msgspec.ValidationError as error:
-        raise ProtocolViolation(f"malformed facts of a device's tensor came: {error}") from error
+def checker(kind: type[F]) -> Callable[[Any], F]:
+    """Return what makes a `kind` of facts that a peer sent; see ``converter``.
+
+    It raises ProtocolViolation if they are none.
+    """
+    convert = converter(kind)
+
+    def checked(facts: Any) -> F:
+        try:
+            return convert(facts)
+        except msgspec.ValidationError as error:
+            raise ProtocolViolation(
+                f"malformed facts of a device's tensor came: {error}"
+            ) from error
+
+    return checked
 
 
 def nbytes_of(tensors: Sequence[torch.Tensor]) -> int:

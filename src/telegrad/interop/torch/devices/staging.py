@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from telegrad.errors import ProtocolViolation
-from telegrad.interop.torch.devices.segments import allocated, checked, dense
+from telegrad.interop.torch.devices.segments import allocated, checker, dense
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
@@ -69,6 +69,9 @@ class Transfer(msgspec.Struct, array_like=True, frozen=True):
             f"expected a dtype and a shape of a staged tensor, got {self.dtype[:40]!r} and "
             f"{self.shape!r:.200}"
         )
+
+
+_as_piece = checker(tuple[Transfer, int])
 
 
 def pieces(nbytes: int) -> Iterator[tuple[int, int]]:
@@ -187,7 +190,7 @@ class Staging:
         return found.memory.view(dtype).reshape(transfer.shape)
 
     def _on_piece(self, request: ServiceRequest) -> None:
-        header, start = checked(request.header, tuple[Transfer, int])
+        header, start = _as_piece(request.header)
         frm = request.frm.name
         _, nbytes = header.check()
         (array,) = request.arrays
