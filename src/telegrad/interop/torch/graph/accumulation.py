@@ -19,18 +19,10 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from telegrad.distributed.optim.parameter_lock import alone_with
-from telegrad.graph import added
+from telegrad.distributed.parameter_lock import alone_with
 from telegrad.interop.torch.bridge import accumulator_of
 
-__all__ = ["accumulate", "completed", "hang", "has_node_hooks", "plainness"]
-
-
-def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Adds a gradient to ``.grad`` of a leaf of PyTorch's."""
-    # Passes of several threads may share the leaf.
-    with alone_with([leaf]):
-        leaf.grad = gradient if leaf.grad is None else added(leaf.grad, gradient)
+__all__ = ["completed", "hang", "has_node_hooks", "plainness"]
 
 
 def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:

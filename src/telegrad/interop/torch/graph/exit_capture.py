@@ -25,6 +25,7 @@ _CURRENT = "telegrad.region"
 def _stash(what: Any) -> None:
     """Makes an object follow this thread's passes into the threads of PyTorch's engine."""
     if _STEALS:
+        # Python itself has nothing that counts a reference which it does not hold.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
     torch._C._stash_obj_in_tls(_CURRENT, what)
 

@@ -17,7 +17,7 @@ import torch
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from telegrad.distributed.optim.parameter_lock import alone_with
+from telegrad.distributed.parameter_lock import alone_with
 from telegrad.errors import GradientError
 from telegrad.interop.torch.bridge import accumulator_of
 from telegrad.interop.torch.graph.ends import ENGINE
