@@ -7,7 +7,6 @@ not.
 
 import dataclasses
 import sys
-import threading
 from importlib import import_module
 from typing import Any, Final
 
@@ -123,18 +122,12 @@ class WorkerActor:
         board = ray.get_actor(board_name(plan.name), NAMESPACE)
         self._membership = member_of(plan, board, name, rank, host)
         set_default_worker(self._membership.worker)
-        self._ended = threading.Event()
 
     def incarnation(self) -> int:
         """Return which life this is, once it is up."""
         return self._membership.worker.info.incarnation
 
-    def until_ended(self) -> None:
-        """Return when the worker has left; Ray fails this call when the actor dies."""
-        self._ended.wait()
-
     def leave(self) -> None:
         """Leave the world."""
         self._membership.leave(_LONGEST_LEAVE)
         self._membership.close()
-        self._ended.set()
