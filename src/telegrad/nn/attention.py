@@ -155,7 +155,7 @@ class MultiheadAttention(Module):
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, same: bool
     ) -> tuple[Tensor, Tensor]:
-        """The result with all heads joined, and the weights of each head."""
+        """Return the result with all heads joined, and the weights of each head."""
         width = self.embed_dim // self.num_heads
         drops = self.training and self.dropout > 0
         plain = mask is None or not (
@@ -228,7 +228,7 @@ class MultiheadAttention(Module):
 
 
 def _added(mask: Tensor, dtype: Any) -> Tensor:
-    """A mask as numbers to add to the scores."""
+    """Return a mask as numbers to add to the scores."""
     if mask.dtype.kind == "f":
         return mask
     if mask.dtype.kind != "b":

@@ -52,7 +52,7 @@ class Parameter(Tensor):
 
 
 def rebuild_parameter(array: Any, requires_grad: bool, device: str | None = None) -> Parameter:
-    """A Parameter from a pickle, a copy, or another worker; the array becomes its own."""
+    """Return a Parameter from a pickle, a copy, or another worker; the array becomes its own."""
     made = object.__new__(Parameter)
     own = array.astype(array.dtype.char)  # as in `rebuild`
     made.array = own if device is None else placed(own, device)

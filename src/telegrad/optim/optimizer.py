@@ -241,7 +241,7 @@ def _in_order(params: Iterable[Any]) -> list[Any]:
 
 
 def _fitting(p: Tensor, gradient: Tensor) -> Any:
-    """The numbers of a parameter's gradient, of its shape and dtype, where its update runs."""
+    """Return the numbers of a parameter's gradient, of its shape and dtype, where it is updated."""
     g, array = gradient.array, p.array
     if g.shape != array.shape:
         raise ShapeError(
@@ -260,7 +260,7 @@ def _fitting(p: Tensor, gradient: Tensor) -> Any:
 
 
 def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
-    """The gradient, turned for `maximize`, with the pull of `weight_decay`; may be in scratch."""
+    """Return the gradient, turned for `maximize`, with `weight_decay`'s pull; maybe in scratch."""
     if not group["maximize"] and not group["weight_decay"]:
         return gradient
     out = scratch(value, "gradient")

@@ -252,7 +252,7 @@ class Worker:
         finish()
 
     def accepted(self, endpoint: Endpoint) -> None:
-        """A peer has opened a path for its requests."""
+        """Note that a peer has opened a path for its requests."""
         endpoint.accept = self.references.acceptor(endpoint)
         name = endpoint.peer.name
         with self.peers.lock:
@@ -274,7 +274,7 @@ class Worker:
         self.host.rouse(endpoint.next_tick)
 
     def greeted(self, endpoint: Endpoint, header: bytes | bytearray) -> None:
-        """A peer says who it is, where it listens, and which of the paths to it it has given up."""
+        """Take what a peer says: who it is, where it listens, which paths to it it has given up."""
         try:
             number, address, place, given_up = _decode_hello(header)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -295,7 +295,7 @@ class Worker:
         finish()
 
     def greeted_on(self, session: Session, endpoint: Endpoint) -> None:
-        """A peer was dialled and greeted: the path is for this worker's requests."""
+        """Note that a peer was dialled and greeted: the path is for this worker's requests."""
         with self.peers.lock:
             # One that has ended since is not entered: its loss has been dealt with, and no other
             # will be told.
@@ -307,7 +307,7 @@ class Worker:
             self.find(session.info)
 
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
-        """A path broke: its peer is lost, as far as this worker can tell."""
+        """Note that a path broke: its peer is lost, as far as this worker can tell."""
         forget_frames(cause)
         reason = self.losses.reason(endpoint.peer, cause)
         with self.peers.lock:

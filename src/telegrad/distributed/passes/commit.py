@@ -219,7 +219,7 @@ class PassCommit:
         return act
 
     def doubt(self, who: WorkerInfo) -> None:
-        """A worker was lost before what it had asked for was done here: see `_on_lost`."""
+        """Note that a worker was lost before what it asked for was done here: see `_on_lost`."""
         self._on_lost(who, WorkerLost(who.name))()
 
     def _start(self, function: Callable[..., object], *args: Any) -> None:

@@ -174,7 +174,7 @@ class Rendezvous:
             self._changed.notify_all()
 
     def forget(self, name: str, incarnation: int) -> None:
-        """A life of a worker is over: who comes from now on is not told of it."""
+        """Forget a life of a worker that is over: who comes from now on is not told of it."""
         with self._changed:
             known = self._members.get(name)
             is_it = known is not None and known.incarnation == incarnation

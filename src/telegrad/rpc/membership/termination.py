@@ -36,18 +36,18 @@ class TerminationDetector:
         self._before: dict[str, int] | None = None
 
     def report(self, name: str, served: int, token: Any) -> Round | None:
-        """A worker is quiet and has served so many calls; the round, if it is over."""
+        """Note that a worker is quiet and served so many calls; return the round if it is over."""
         self._served[name] = served
         self._tokens.append(token)
         return self._end()
 
     def lost(self, name: str) -> Round | None:
-        """A worker won't report any more; the round, if it is over."""
+        """Note that a worker won't report any more; return the round if it is over."""
         self._lost[name] = None
         return self._end()
 
     def returned(self, name: str) -> None:
-        """A worker that was lost is back."""
+        """Note that a worker that was lost is back."""
         self._lost.pop(name, None)
 
     def _end(self) -> Round | None:

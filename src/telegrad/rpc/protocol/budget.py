@@ -53,7 +53,7 @@ class Budget:
             return True
 
     def release(self, peer: str, nbytes: int) -> None:
-        """A request was served: its bytes are free, as far as this worker is concerned."""
+        """Note that a request was served: its bytes are free, as far as this worker knows."""
         with self._lock:
             self.held -= nbytes
             self._of_peers[peer] -= nbytes

@@ -185,7 +185,7 @@ class Simulation:
         heapq.heappush(self._events, (when, self._entered, host, what, action))
 
     def sleep(self, seconds: float) -> None:
-        """Called in a program or handler: let virtual time pass."""
+        """Let virtual time pass, in a program or a handler."""
         strand = self.current_strand()
         turn = self.next_turn(strand)
         self.at(self.now + seconds, None, "wake", lambda: self.resume(strand, turn))

@@ -239,7 +239,7 @@ class RayCluster(Cluster):
         return known is not None and known.incarnation == info.incarnation
 
     def _welcome(self, info: WorkerInfo) -> None:
-        """A worker has come, or is back: call it, so that its loss is seen, then tell."""
+        """Call a worker that has come, or is back, so that its loss is seen; then tell."""
         with suppress(PeerError, UsageError):
             self.worker.rpc_sync(info.name, abs, (0,), timeout=self._timeout)
             known = self._up.get(info.name)

@@ -26,7 +26,7 @@ __all__ = ["completed", "hang", "has_node_hooks", "plainness"]
 
 
 def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
-    """A leaf's whole gradient as the hooks of its accumulation leave it; None if nothing is left.
+    """Return a leaf's whole gradient as the hooks of its accumulation leave it, if they do.
 
     The hooks of the tensor itself have run.
     """
@@ -45,7 +45,7 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
 
 
 def plainness() -> Callable[[torch.Tensor, torch.Tensor], bool]:
-    """What tells of a leaf and its gradient whether ``completed`` gives the gradient as it is."""
+    """Return what tells whether ``completed`` gives the gradient of a leaf as it is."""
     known, made, strided = _NODE_HOOKS.without, _NODE_HOOKS.made(), torch.strided
 
     def is_plain(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:
@@ -63,7 +63,7 @@ def plainness() -> Callable[[torch.Tensor, torch.Tensor], bool]:
 
 
 def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """The gradient in the leaf's layout, as PyTorch promises: what is expanded can't be changed."""
+    """Return the gradient in the leaf's layout, as PyTorch promises: writable, not expanded."""
     with torch.set_grad_enabled(gradient.requires_grad):
         made = torch.empty_like(leaf, dtype=gradient.dtype, device=gradient.device)
         return made.copy_(gradient)
@@ -111,7 +111,7 @@ class _NodeHooks:
         return RemovableHandle.next_id - self._own
 
     def hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
-        """Makes hooks that count as telegrad's, and gives their handles."""
+        """Make hooks that count as telegrad's, and give their handles."""
         with self._lock:
             return self._hang(hooks)
 
@@ -121,7 +121,7 @@ class _NodeHooks:
         return handles
 
     def of(self, leaf: torch.Tensor) -> tuple[list[Any], list[Any]] | None:
-        """The hooks that run before and after the leaf's node; None if there are none."""
+        """Return the hooks that run before and after the leaf's node; None if there are none."""
         known = self.without.get(id(leaf))
         # Telegrad's are counted after they are made: others' can't hide behind them.
         if known is not None and known[1] == self.made():

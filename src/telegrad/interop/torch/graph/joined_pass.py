@@ -23,7 +23,7 @@ def run_joined(
     recorded: bool,
     targets: dict[Any, Any] | None,
 ) -> None:
-    """Runs a pass of this process alone through both graphs.
+    """Run a pass of this process alone through both graphs.
 
     Without targets, ``.grad`` of PyTorch's leaves accumulates as ``backward`` promises.
     """

@@ -39,7 +39,7 @@ class CarriedTorchDual(CarriedDual):
         self.mention = mention
 
     def arrive(self, book: LevelRegistry) -> Any:
-        """The dual tensor; the primal alone if the level has closed since."""
+        """Return the dual tensor; the primal alone if the level has closed since."""
         (level,) = book.meet([self.mention])
         self.is_dual = level is not None
         if level is None:
@@ -61,7 +61,7 @@ def beside(tangent: Tensor) -> dict[Any, Tensor]:
 
 
 def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
-    """Replaces dual torch tensors by what travels."""
+    """Replace dual torch tensors by what travels."""
     for i, value in enumerate(values):
         device, tensor = None, value
         if isinstance(value, Placed):
@@ -74,7 +74,7 @@ def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
 
 
 def register() -> None:
-    """Makes what travels known to the serialiser."""
+    """Make what travels known to the serialiser."""
     kinds.register(CarriedTorchDual, _to_parts, _from_parts, tag="torch.dual")
 
 
