@@ -112,7 +112,18 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the result, and how much each place looked at each (or None)."""
+        """Return the result, and how much each place looked at each (or None).
+
+        Arguments:
+            query: What looks: (item, place, feature) if `batch_first`, else the place first.
+            key: What is looked at.
+            value: What is given for it.
+            key_padding_mask: (item, place): True where a key is not to be looked at.
+            need_weights: Whether the weights are given, too.
+            attn_mask: True where a query may not look at a key, or numbers to add to the scores.
+            average_attn_weights: Whether the weights are averaged over the heads.
+            is_causal: Whether `attn_mask` hides all that comes later.
+        """
         same = query is key and key is value
         lone = query.ndim == 2
         if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:

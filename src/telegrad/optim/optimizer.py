@@ -212,7 +212,14 @@ class Optimizer:
         return {}
 
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
-        """Change the numbers `value` in place; `gradient` must stay as it is."""
+        """Change the numbers of one parameter in place.
+
+        Arguments:
+            value: The numbers.
+            gradient: Their gradient, which must stay as it is.
+            state: What is remembered of the parameter; `start` made it.
+            group: The options of its group.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no update method yet")
 
     def state_dict(self) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class Worker:
         kwargs: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Run `func(*args, **kwargs)` on worker `to` and return its result."""
+        """Run `func(*args, **kwargs)` on `to` and return its result; see ``rpc.rpc_sync``."""
         return self.outgoing.call(to, func, args, kwargs, timeout, waits=True).wait()
 
     def rpc_async(
@@ -139,7 +139,7 @@ class Worker:
         kwargs: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Call:
-        """Start `func(*args, **kwargs)` on worker `to` and return the future of its result."""
+        """Start `func(*args, **kwargs)` on `to` and return a future; see ``rpc.rpc_async``."""
         return self.outgoing.call(to, func, args, kwargs, timeout, waits=False)
 
     def remote(
@@ -150,7 +150,7 @@ class Worker:
         kwargs: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> RRef:
-        """Run `func(*args, **kwargs)` on worker `to` and return a reference to its result."""
+        """Run `func(*args, **kwargs)` on `to` and return a reference; see ``rpc.remote``."""
         return self.outgoing.create(to, func, args, kwargs, timeout)
 
     def make_rref(self, value: Any) -> RRef:

@@ -116,7 +116,13 @@ class Simulation:
     # Running.
 
     def run(self, name: str, program: Callable[[], Any], *, limit: float = 1e4) -> Any:
-        """Run a program on a worker to its end and return its result, or raise its exception."""
+        """Run a program on a worker to its end and return its result, or raise its exception.
+
+        Arguments:
+            name: The worker.
+            program: What runs on it, without arguments.
+            limit: How many virtual seconds it may take.
+        """
         return self.run_all({name: program}, limit=limit)[name]
 
     def run_all(
@@ -338,7 +344,13 @@ class Simulation:
         self.hosts[name].paused_until = self.now + seconds
 
     def crash_at(self, name: str, point: CrashPoint, occurrence: int = 1) -> None:
-        """Let a worker die when it reaches the point for the n-th time from now."""
+        """Let a worker die when it reaches a point.
+
+        Arguments:
+            name: The worker.
+            point: The point.
+            occurrence: Which time it gets there from now on: 1 is the next.
+        """
         self.hosts[name].crash_at(point, occurrence)
 
     def crash(self, name: str) -> None:

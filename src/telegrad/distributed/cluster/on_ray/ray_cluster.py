@@ -103,6 +103,11 @@ class RayCluster(Cluster):
         """Return a running cluster of that name, started by another program, with this one in it.
 
         Leaving it, by `stop` or at the end of a `with` block, leaves the workers as they are.
+
+        Arguments:
+            name: The name that the other program gave to the cluster.
+            me: The name of this program's own worker.
+            start_timeout: How many seconds the cluster may take to be found.
         """
         ray = load_ray()
         if not ray.is_initialized():
