@@ -122,7 +122,7 @@ class MultiheadAttention(Module):
             need_weights: Whether the weights are given, too.
             attn_mask: True where a query may not look at a key, or numbers to add to the scores.
             average_attn_weights: Whether the weights are averaged over the heads.
-            is_causal: Whether `attn_mask` hides all that comes later.
+            is_causal: Whether no place looks at later ones, where `attn_mask` says nothing.
         """
         same = query is key and key is value
         lone = query.ndim == 2

@@ -35,7 +35,7 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         # A program with parameters trains, and each step frees memory that the next one needs.
         keep_freed_memory()
-        # The value of a Tensor may be shared: whoever changes either one later makes a copy first.
+        # The value of a Tensor may be shared: a later change of either one is made to a copy.
         plain = isinstance(data, Tensor) and type(data.array) is np.ndarray
         self.array = data.array if plain else tensor(data).array
         self.node = None

@@ -74,7 +74,7 @@ class Optimizer:
     """What the groups of a state say of this optimiser, beside the options: tells its kin apart."""
 
     always_aside: bool = False
-    """Whether to make every new value aside: for when other threads read parameters meanwhile."""
+    """Whether to make every new value aside: for when other threads read parameters in a step."""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults

@@ -111,7 +111,7 @@ class PassCommit:
 
     def _notify_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
         context_id, pass_id, committed, _ = notice
-        # Whoever asks for the gradients of a commit is asked for after it: the notice rides.
+        # The gradients of a commit are asked for after it: the notice rides.
         worker = self._worker
         missed = [to for to in others if not notify(worker, to, OUTCOME, notice, rides=committed)]
         if missed and committed:

@@ -327,7 +327,7 @@ class Simulation:
         self._cuts.setdefault(frozenset((one, other)), [])
 
     def heal(self, one: str, other: str) -> None:
-        """Join the network again: what was sent meanwhile comes now, as a kernel sends it again."""
+        """Join the network again: what was sent since comes now, as a kernel sends it again."""
         self._note(f"heal {one} {other}")
         for host, action in self._cuts.pop(frozenset((one, other)), ()):
             self.at(self.now, host, "late", action)

@@ -94,7 +94,7 @@ def _lent(leaf: torch.Tensor, gradient: torch.Tensor, hooks: list[Any]) -> torch
 class _NodeHooks:
     """Finds the hooks that users hung on the ``AccumulateGrad`` nodes of leaves.
 
-    PyTorch tells of a node's hooks only whoever hangs another one there. That is slow for something
+    PyTorch shows a node's hooks to what hangs another one there, alone. That is slow for something
     that hardly any leaf has, so a leaf that had none is remembered, together with how many hooks of
     any kind had been made by then, which PyTorch counts. Only if there are more is it asked again.
     """

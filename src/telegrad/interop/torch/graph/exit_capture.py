@@ -1,7 +1,7 @@
 """Taking cotangents where they leave a region of PyTorch's graph, by hooks on its nodes.
 
 See the note EXITS in ``region.py`` for why. Other passes, of other threads or within this
-one, may run the same nodes meanwhile: what they do there is left alone.
+one, may run the same nodes at that time: what they do there is left alone.
 """
 
 import ctypes

@@ -61,7 +61,7 @@ class Walk(msgspec.Struct, eq=False):
     values: dict[Any, torch.Tensor] = {}
     """The tensors of leaves and taps."""
     behind: list[Any] = []
-    """The nodes of telegrad's behind landings, for whoever walks its graph too."""
+    """The nodes of telegrad's behind landings, for what walks its graph too."""
     boundaries: list[Any] = []
     """Nodes of telegrad's behind which other workers are."""
     is_shared: bool = False
