@@ -222,7 +222,7 @@ class Worker:
         try:
             return self.peers.find(to)
         except UnknownWorker:
-            # By name a program asks; numbers come with messages, and whoever reads must not wait.
+            # By name a program asks; numbers come with messages, and a reader must not wait.
             if self.look_again is None or not isinstance(to, str):
                 raise
         # It may have come just now.
@@ -283,7 +283,7 @@ class Worker:
         with self.peers.lock:
             holder = self.peers.holder_of(number)
             if holder not in (None, name) or not 0 <= number < UNKNOWN_ID:
-                # Calls to that number would go to whoever took it last.
+                # Calls to that number would go to the one that took it last.
                 raise ProtocolViolation(
                     f"{name!r} says that it is worker {number}, which is {holder!r}"
                 )

@@ -6,7 +6,7 @@
    come to a worker after its report, and have set off others, before its caller reported.
 3. If the numbers are those of the round before, all may go. Else everyone reports again.
 
-Why that suffices: whoever works was called by somebody who works, up to one whose program goes on,
+Why that suffices: a worker at work was called by one at work, up to one whose program goes on,
 and none does. A worker with the same number in two reports served nothing between them, and the
 end of the first round lies between the two reports of each. So at that moment nobody worked.
 

@@ -178,7 +178,7 @@ class Session:
         return True
 
     def stops_dialling(self, attempt: object) -> None:
-        """Whoever dialled does no more, whatever came of it."""
+        """Note that an attempt has ended, whatever came of it."""
         if self.attempt is attempt:
             self.attempt = None
             if self.outgoing is None:

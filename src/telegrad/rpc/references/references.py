@@ -254,7 +254,7 @@ class References:
         if call.endpoint.can_send():
             cancel()
         elif call.creates:
-            # It must arrive, but whoever waited for the call is not to wait for this as well.
+            # It must arrive, but what waited for the call is not to wait for this as well.
             self._worker.host.start(cancel)
 
     def _cancel(self, endpoint: Endpoint, number: int, created: int) -> None:
