@@ -27,6 +27,7 @@ TESTED_ELSEWHERE = {
 """Pages whose examples need more than a namespace, and the test that runs them."""
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+FILE = re.compile(r"`([\w/]+\.py)`")
 METHOD = re.compile(r"`([A-Z][A-Za-z]+)\.([a-z_]+)`")
 FENCE = re.compile(
     r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<body>.*?)^(?P=indent)``` *$",
@@ -142,6 +143,29 @@ def test_the_readme_of_a_folder_names_every_file_and_folder_in_it():
         folders = [f"{file.parent.name}/" for file in page.parent.glob("*/__init__.py")]
         unnamed = {each for each in modules + folders if f"`{each}`" not in text}
         assert unnamed <= {"__init__.py"}, page
+
+
+def test_every_file_that_a_page_or_a_docstring_names_is_there():
+    folders = ("src", "tests", "docs", "examples", "benchmarks", "tools")
+    files = [f"/{file}" for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/README.md")]
+    count = 0
+    for page in (*pages, *ROOT.glob("src/**/*.py")):
+        for name in FILE.findall(FENCE.sub("", page.read_text())):
+            assert any(file.endswith(f"/{name}") for file in files), f"{page}: {name}"
+            count += 1
+    assert count > 500
+
+
+def test_names_answer_where_one_would_change_what():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    _, _, table = page.partition("## Where would you change")
+    rows = re.findall(r"^\| (.+\?) \| (.+) \|$", table, re.MULTILINE)
+    assert len(rows) == 10
+    for question, answer in rows:
+        first = re.match(r"`([\w/]+\.py)`", answer)
+        assert first, question
+        assert (ROOT / "src/telegrad" / first[1]).exists(), question
 
 
 def members() -> dict[str, set[str]]:

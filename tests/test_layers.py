@@ -30,7 +30,7 @@ USES: dict[str, str] = {
         "autograd/function autograd/functional errors ops tensors tensors/recording"
     ),
     "data": "",
-    "distributed": "autograd errors nn rpc rpc/calls rpc/references rpc/wire tensors",
+    "distributed": "autograd errors graph nn rpc rpc/calls rpc/references rpc/wire tensors",
     "distributed/cluster": (
         "distributed/survival errors pictures rpc rpc/calls rpc/debugger rpc/membership "
         "rpc/security rpc/transport rpc/wire"
@@ -63,13 +63,13 @@ USES: dict[str, str] = {
     ),
     "interop/torch": (
         "arrays autograd distributed distributed/contexts engine errors graph rpc "
-        "rpc/membership rpc/transport tensors tensors/forward tensors/recording"
+        "rpc/membership rpc/transport tensors tensors/recording"
     ),
     "interop/torch/devices": (
         "arrays distributed/contexts errors interop/torch/values nn rpc rpc/calls rpc/wire tensors"
     ),
     "interop/torch/graph": (
-        "autograd distributed distributed/contexts distributed/optim engine errors graph "
+        "autograd distributed distributed/contexts engine errors graph "
         "interop/torch/values tensors tensors/forward tensors/recording"
     ),
     "interop/torch/values": (

@@ -57,6 +57,12 @@ STARTING = {
     "telegrad.distributed.rpc.shutdown",
 }
 """Whose examples make the process a worker, which it must not be yet."""
+FOR_LAYERS_ABOVE = {
+    *(f"Simulation.{name}" for name in ("at", "start", "wake")),
+    *(f"Worker.{name}_service" for name in ("ask", "notify", "register", "send")),
+    *("RRef.handle", "Worker.loss"),
+}
+"""Methods that telegrad's own layers call, of classes that users have."""
 NAMESPACE = {"__name__": "__main__", "tg": tg, "rpc": rpc, "dist_autograd": dist_autograd}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOUNS = {"A", "An", "Each", "How", "That", "The", "What", "Where", "Whether", "Which"}
@@ -104,6 +110,23 @@ def test_a_name_with_more_than_two_parameters_says_what_each_is():
         unsaid = [each for each in asked if not re.search(rf"^    \*{{0,2}}{each}: ", text, re.M)]
         if len(asked) > 2 and unsaid:
             lacking[name] = unsaid
+    assert lacking == {}
+
+
+def test_so_does_a_method_of_more_than_two_or_says_where():
+    lacking = {}
+    for name, value in EVERYTHING:
+        for method, function in vars(value).items() if isinstance(value, type) else ():
+            made = getattr(function, "__func__", function)
+            called = f"{name.rpartition('.')[2]}.{method}"
+            if method[0] == "_" or not inspect.isfunction(made) or called in FOR_LAYERS_ABOVE:
+                continue
+            asked = list(inspect.signature(made).parameters)[1:]
+            # One that another class redefines has the docstring of the first.
+            text = inspect.getdoc(getattr(value, method)) or ""
+            said = re.findall(r"^    \*{0,2}(\w+): ", text, re.M)
+            if len(asked) > 2 and "; see ``" not in text and said[: len(asked)] != asked:
+                lacking[called] = asked
     assert lacking == {}
 
 

@@ -295,7 +295,7 @@ def _one(n: int | None) -> tuple[int, ...] | None:
 
 
 def _exchanged(norm: str, name: str) -> Any:
-    """A transform in the other direction has the other scale."""
+    """Return the scale of a transform in the other direction."""
     if norm not in _primitives.EXCHANGED:
         raise UsageError(
             f"expected 'backward', 'ortho' or 'forward' as norm of {name}, got {norm!r}"
@@ -311,7 +311,7 @@ def _transformed(
     axes: Sequence[int] | None,
     norm: str,
 ) -> Tensor:
-    """Calls a primitive with every option checked and written out."""
+    """Call a primitive with every option checked and written out."""
     x = as_tensor(x, name)
     if x.dtype.kind not in ("f" if primitive is _primitives.RFFTN else "fc"):
         kind = "real floating" if primitive is _primitives.RFFTN else "floating or complex"

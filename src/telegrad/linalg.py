@@ -437,7 +437,7 @@ def matrix_norm(
 
 
 def _extreme(values: Tensor, ord: Any) -> Tensor:
-    """The largest value, for a positive order, or the smallest; nothing has the norm 0."""
+    """Return the largest value, for a positive order, or the smallest; nothing has the norm 0."""
     if ord > 0 and not values.shape[-1]:
         return sum(values, axis=-1)
     return (max if ord > 0 else min)(values, axis=-1)

@@ -55,7 +55,7 @@ def gradient(reference, context_id):
 
 def poison(reference, context_id, factor):
     """Changes a parameter's gradient in a context."""
-    gradients = autograd._retrieve_context(context_id)._found.gradients
+    gradients = autograd_of(rpc.current_worker()).contexts.get(context_id).gradients
     parameter = reference.local_value()
     gradients[parameter] = gradients[parameter] * factor
 

@@ -102,9 +102,9 @@ def test_references_to_its_values_are_used_and_freed(pair):
     a, b = pair
     reference = a.remote("b", simulated.Counter, (5,))
     assert reference.rpc_sync().add(2) == 7
-    assert len(b.references._table.owned) == 1
+    assert b.references.counts()["owned"] == 1
     del reference
-    assert eventually(lambda: not b.references._table.owned)
+    assert eventually(lambda: not b.references.counts()["owned"])
 
 
 def test_a_third_worker_reaches_it_by_a_reference():

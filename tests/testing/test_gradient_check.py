@@ -199,3 +199,17 @@ def test_a_layout_takes_apart_what_it_put_together() -> None:
     assert layout.place(4) == "0[1, 1]"
     assert layout.place(6) == "1"
     assert layout.place(10) == "the imaginary part of 2[1]"
+
+
+def test_differences_go_as_far_as_is_asked():
+    seen = []
+
+    def watched(x):
+        seen.append(np.array(x.array))
+        return telegrad.sin(x)
+
+    for step in (1e-3, 1e-2):
+        seen.clear()
+        gradient_check(watched, (X[0],), order=1, step=step, complex_step=False, rtol=1e-4)
+        farthest = max(np.abs(each - X[0]).max() for each in seen)
+        assert step <= farthest <= 2.001 * step

@@ -18,7 +18,7 @@ _kept: dict[tuple[float | str, Any], Any] = {}
 
 
 def scalar_like(number: Any, array: Any) -> Any:
-    """`number`, never a complex one, in a form that combines with `array` as it would itself."""
+    """Return a real `number` in a form that combines with `array` as it would itself."""
     dtype = array.dtype
     key: tuple[Any, Any] = (number, dtype)
     found = _kept.get(key)

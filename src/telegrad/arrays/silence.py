@@ -16,5 +16,5 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def silent(function: F) -> F:
-    """`function`, which computes derivatives, as one that warns of nothing; costs 0.4 µs a call."""
+    """Return a `function` of derivatives as one that warns of nothing; costs 0.4 µs a call."""
     return np.errstate(all="ignore")(function)

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is not None:
             print(f"telegrad: {error.strerror}: {error.filename}", file=sys.stderr)
             return _MISUSED
-        # Whoever read our output has gone, which is no news, or there is no room for it; what is
+        # The reader of our output has gone, which is no news, or there is no room for it; what is
         # left of it must not fail once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):

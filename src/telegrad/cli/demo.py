@@ -56,7 +56,7 @@ class Split:
         return self.layers[-1](x)  # type: ignore[no-any-return]
 
     def copy_here(self) -> nn.Sequential:
-        """The same model, with the same parameters, in this process."""
+        """Return the same model, with the same parameters, in this process."""
         here = nn.Sequential(*(kind(*args) for kind, args in LAYERS))
         for mine, theirs in zip(here, self.layers):
             mine.load_state_dict(theirs.state_dict())
@@ -64,12 +64,12 @@ class Split:
 
 
 def seed_worker(seed: int) -> None:
-    """Makes the parameters that this worker will draw the same on every run."""
+    """Make the parameters that this worker will draw the same on every run."""
     tg.manual_seed(seed)
 
 
 def largest_difference(model: Split, x: Tensor, labels: Tensor) -> float:
-    """The largest difference of a gradient from that of the same model in one process."""
+    """Return the largest difference of a gradient from that of the same model in one process."""
     worst = 0.0
     with dist_autograd.context() as context_id:
         loss = nn.functional.cross_entropy(model(x), labels)
@@ -91,13 +91,13 @@ def largest_difference(model: Split, x: Tensor, labels: Tensor) -> float:
 
 
 def gradients_of(module: Any, context_id: int) -> list[Tensor]:
-    """The gradients of a module's parameters in a context, on the worker that has it."""
+    """Return the gradients of a module's parameters in a context, on the worker that has it."""
     gradients = dist_autograd.get_gradients(context_id)
     return [gradients[parameter] for parameter in module.local_value().parameters()]
 
 
 def accuracy(model: Split, x: Tensor, labels: np.ndarray[Any, Any]) -> float:
-    """The share of digits that the model names rightly."""
+    """Return the share of digits that the model names rightly."""
     with tg.no_grad():
         guesses = model(x).numpy().argmax(axis=1)
     return float((guesses == labels).mean())
@@ -162,7 +162,7 @@ def train(
 
 
 def main(epochs: int = EPOCHS, out: Path = Path("build/demo")) -> int:
-    """Runs the demo; the exit code is 1 if gradients differ, or a whole run missed its goal."""
+    """Run the demo; the exit code is 1 if gradients differ, or a whole run missed its goal."""
     if epochs < 1:
         raise UsageError(f"expected --epochs of at least 1, got {epochs}")
     out.mkdir(parents=True, exist_ok=True)

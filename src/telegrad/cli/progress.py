@@ -37,7 +37,7 @@ class PlainProgress:
         self._steps = 0
 
     def start(self, steps: int, workers: Mapping[str, str], meter: Meter) -> None:
-        """The job begins: how many steps, over which workers, and what each of them has."""
+        """Begin the job: how many steps, over which workers, and what each of them has."""
         self._steps = steps
         placed = ", ".join(f"{name} ({what})" for name, what in workers.items())
         print(f"{steps} steps over {placed}", flush=True)
@@ -52,7 +52,7 @@ class PlainProgress:
         print(f"step {self._done:>4}/{self._steps}  {done}", flush=True)
 
     def stop(self) -> None:
-        """The job has ended, well or not."""
+        """End the job, well or not."""
 
 
 class LiveProgress:
@@ -108,7 +108,7 @@ Progress: TypeAlias = PlainProgress | LiveProgress
 
 
 def progress_for(stream: TextIO | None = None) -> Progress:
-    """A live display where there is a terminal and rich is installed, else plain lines."""
+    """Return a live display where there is a terminal and rich is installed, else plain lines."""
     target = stream or sys.stdout
     if not target.isatty():
         return PlainProgress()

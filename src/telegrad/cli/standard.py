@@ -1,4 +1,4 @@
-"""The three standard streams: each is there, whoever started this process.
+"""The three standard streams: each is there, however this process was started.
 
 `telegrad … >&-` closes one. Its number then belongs to the next file that is opened, which could
 be the cluster's key, and `sys` has None in its place.

@@ -10,37 +10,43 @@ one is met or the program has imported one and makes a call, so a program withou
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from telegrad.autograd.roots import node_of
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
-from telegrad.errors import DTypeError
+from telegrad.distributed.parameter_lock import alone_with
+from telegrad.errors import DTypeError, ProtocolViolation
+from telegrad.graph import added
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
-from telegrad.tensors import Tensor
+from telegrad.tensors import Tensor, wrap
 
 __all__ = [
     "Cut",
+    "Devices",
     "Framework",
+    "Parameters",
+    "accumulate",
     "adopted",
     "arrive",
-    "carrier_of",
     "copied",
     "cut",
     "default_modes",
     "enlist",
     "framework_of",
+    "is_carried",
     "is_recording",
     "join",
     "known",
-    "land",
     "leave",
     "listed_inputs",
+    "make_constant",
     "node_of_input",
     "node_of_referent",
     "pack",
-    "run",
+    "stand_ins",
     "unpack",
 ]
 
@@ -61,24 +67,39 @@ class Cut(NamedTuple):
 
 
 class Framework(Protocol):
-    """What another framework does for values of its type."""
+    """What another framework does for values of its type.
+
+    A value of a leaf has a ``grad``, as a Tensor has. A cotangent that leaves its graph for a
+    message is a raw array, unless ``devices`` carries it.
+    """
 
     type: type
+    namespace: Any
+    """What has its functions ``clone`` and ``zeros_like``."""
+    devices: "Devices | None" = None
+    """For values that are sent from device to device; None: there are none."""
+    parameters: "Parameters | None" = None
+    """For optimisers of its own; None: they may write into a parameter at any time."""
 
     def is_recording(self) -> bool:
         """Tell whether the framework records what this thread does."""
 
-    def default_modes(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        """Return the scope of a handler, in the framework's modes of a new thread."""
+    def default_modes(
+        self, scope: AbstractContextManager[Any], keeps_recording: bool
+    ) -> AbstractContextManager[Any]:
+        """Return the scope, entered in the framework's modes of a new thread.
 
-    def run(self, function: Callable[[], None]) -> None:
-        """Call what runs a pass, in no mode of this thread but whether it records."""
+        `keeps_recording`: whether the thread goes on to record, or not to.
+        """
 
-    def root(self, value: Any) -> Tensor:
-        """Return a Tensor of the value's shape and dtype; recorded where the value is."""
+    def adopted(self, value: Any, is_gradient: bool) -> Tensor:
+        """Return a Tensor for a gradient that the user gave, or for a root.
 
-    def gradient(self, value: Any) -> Tensor:
-        """Return a gradient that the user gave, as a Tensor."""
+        Of a root the shape, the dtype and the node count: that is where a pass enters its graph.
+        """
+
+    def node(self, value: Any, name: str) -> Any:
+        """Return the node to ask for a tensor's gradient; `name` is for errors."""
 
     def leave(
         self, values: list[Any], worker: Worker, levels: LevelRegistry, to: str, is_recorded: bool
@@ -88,33 +109,14 @@ class Framework(Protocol):
         Return the same with stand-ins for those that are recorded; the list itself if none is.
         """
 
-    def land(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
+    def arrive(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
         """Replace what carried the framework's values from `frm` by the values, where they differ.
 
         Returns what the thread that takes them has to call first; None if there is nothing to do.
         """
 
-    def pack(self, gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
-        """Return what carries each gradient to `to`: a raw array, or what ``unpack`` is given."""
-
-    def carries(self, array: Any) -> bool:
-        """Tell whether ``pack`` takes this array of telegrad's own, which is on a device."""
-
-    def unpack(self, facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
-        """Return the gradients from `frm` that were not sent as arrays."""
-
-    def arrive(self, values: list[Any], is_recorded: bool) -> list[Any]:
-        """Return what came, with stand-ins to which a recv node may be joined.
-
-        Where nothing is recorded the values lose their history instead. The list itself if it has
-        none of the framework's.
-        """
-
-    def join(self, value: Any, stand_in: Tensor) -> Any:
-        """Return the value that arrived, as computed from its stand-in."""
-
-    def node(self, value: Any, name: str) -> Any:
-        """Return the node to ask for a tensor's gradient."""
+    def join(self, value: Any, stand_in: Tensor | None) -> Any:
+        """Return a value that arrived, as computed from its stand-in; if None, a constant."""
 
     def cut(
         self,
@@ -128,44 +130,48 @@ class Framework(Protocol):
         `is_plain`: all leaves are to have their gradients, and nobody looks at these on their way.
         """
 
-    def accumulate(self, leaf: Any, gradient: Any) -> None:
-        """Add to what the framework keeps at a leaf."""
-
     def completed(
-        self, leaf: Any, gradient: Any, context: Mapping[Any, Any], loans: dict[Any, Any]
-    ) -> Any:
-        """Return a leaf's gradient as the hooks that see it whole leave it; None if used up.
-
-        None, too, if the framework goes on with it and the gradients of the context itself: then it
-        puts into `loans` what has a ``give_back``, called at the end of the pass, for the result.
-        """
-
-    def note_parameter(self, leaf: Any) -> None:
-        """Note a parameter that an optimiser is made for, before anything is computed from it."""
-
-    def successor(self, leaf: Any, gradient: Any) -> Any:
-        """Return a copy of a parameter for a step to write into; None for a step in place."""
-
-    def succeed(self, leaf: Any, successor: Any) -> None:
-        """Give a parameter the value of its successor; what was saved of it keeps the old one."""
-
-    def completed_all(
         self,
         leaves: Sequence[Any],
         gradients: Sequence[Any],
         context: Mapping[Any, Any],
         loans: dict[Any, Any],
     ) -> dict[Any, Any]:
-        """Return what ``completed`` does, by leaf, for several; None as a gradient: it has none."""
+        """Return the gradients of leaves, by leaf, as the hooks that see them whole leave them.
 
-    def changed(self, leaf: Any) -> None:
-        """Note that a leaf was changed in place: what was saved of it before is out of date."""
+        Left out are those that have none (None), that a hook used up, and that the framework goes
+        on with, and with those of the context: for the result of that it puts into `loans` what has
+        a ``give_back``, called at the end of the pass.
+        """
 
-    def copied(self, gradient: Any) -> Any:
-        """Return a gradient with memory of its own."""
 
-    def zeros_like(self, value: Any) -> Any:
-        """Return zeros of the value's shape."""
+class Devices(Protocol):
+    """How gradients go from device to device, and not as arrays in a frame."""
+
+    def carries(self, gradient: Any) -> bool:
+        """Tell whether ``pack`` takes a gradient, or an array of telegrad's own on a device."""
+
+    def pack(self, gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
+        """Return what carries each gradient to `to`: a raw array, or what ``unpack`` is given."""
+
+    def unpack(self, facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
+        """Return the gradients from `frm` that were not sent as arrays."""
+
+
+class Parameters(Protocol):
+    """How parameters are stepped beside graphs that have saved them."""
+
+    def note(self, parameter: Any) -> None:
+        """Note a parameter that an optimiser is made for, before anything is computed from it."""
+
+    def successor(self, parameter: Any, gradient: Any) -> Any:
+        """Return a copy of a parameter for a step to write into; None for a step in place."""
+
+    def stepped(self, parameter: Any, successor: Any) -> None:
+        """Give a parameter the value of its successor; what was saved of it keeps the old one.
+
+        A `successor` of None: the parameter was changed in place, what was saved is out of date.
+        """
 
 
 known: list[Framework] = []
@@ -197,7 +203,7 @@ def adopted(values: Any, *, are_gradients: bool = False) -> Any:
     found = framework_of(values)
     if found is None:
         return values
-    return found.gradient(values) if are_gradients else found.root(values)
+    return found.adopted(values, are_gradients)
 
 
 def listed_inputs(inputs: Any) -> list[Any]:
@@ -233,66 +239,102 @@ def leave(
 
     Returns the same with stand-ins for them; the list itself if there are none.
     """
-    given = values
+    if len(known) < 2:
+        return known[0].leave(values, worker, levels, to, is_recorded) if known else values
+    given = values.copy()
+    has_stand_ins = False
     for framework in known:
+        before = values.copy()
         found = framework.leave(values, worker, levels, to, is_recorded)
         if found is not values:
-            given = found if given is values else _merged(values, given, found)
-    return given
+            has_stand_ins = True
+            given = [b if b is not old else a for a, b, old in zip(given, found, before)]
+    return given if has_stand_ins else values
 
 
-def land(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
-    """Replace what carried values of other frameworks by them; see ``Framework.land``."""
+def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
+    """Replace what carried values of other frameworks by them; see ``Framework.arrive``."""
     found = None
     for framework in known:
-        found = framework.land(values, worker, frm) or found
+        found = framework.arrive(values, worker, frm) or found
     return found
 
 
 def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
-    """Return what carries gradients of one other framework to `to`: arrays, or facts."""
-    owner = carrier_of(gradients[0])
-    assert owner is not None
-    return owner.pack(gradients, worker, to)
+    """Return what carries gradients to `to`: arrays, or facts with the name of their framework."""
+    packed: list[Any] = [None] * len(gradients)
+    for framework in known:
+        devices = framework.devices
+        if devices is None:
+            continue
+        places = [i for i, each in enumerate(gradients) if devices.carries(each)]
+        sent = devices.pack([gradients[i] for i in places], worker, to) if places else ()
+        for i, each in zip(places, sent):
+            packed[i] = each if type(each) is np.ndarray else [_name_of(framework), each]
+    return packed
 
 
-def carrier_of(gradient: Any) -> Framework | None:
-    """Return the framework that packs a gradient, its own or one of telegrad's on a device."""
-    found = framework_of(gradient)
-    if found is None:
-        found = next((each for each in known if each.carries(gradient)), None)
+def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
+    """Return the gradients that facts of other frameworks stand for."""
+    found: list[Any] = [None] * len(facts)
+    names = [name for name, _ in facts]
+    carriers = {_name_of(each): each.devices for each in known}
+    for name in dict.fromkeys(names):
+        devices = carriers.get(name)
+        if devices is None:
+            raise ProtocolViolation(
+                f"worker {frm!r} sent gradients of {name!r:.100}, whose values it was never sent"
+            )
+        places = [i for i, each in enumerate(names) if each == name]
+        came = devices.unpack([facts[i][1] for i in places], worker, frm)
+        for i, each in zip(places, came):
+            found[i] = each
     return found
+
+
+def _name_of(framework: Framework) -> str:
+    """Return a name of the framework that is the same on every worker."""
+    return framework.type.__module__.partition(".")[0]
+
+
+def is_carried(gradient: Any) -> bool:
+    """Tell whether some framework packs a gradient, its own or one of telegrad's on a device."""
+    return any(each.devices is not None and each.devices.carries(gradient) for each in known)
 
 
 def copied(gradient: Any) -> Any:
     """Return a gradient of another framework with memory of its own; any other as it is."""
     for framework in known:
         if isinstance(gradient, framework.type):
-            return framework.copied(gradient)
+            return framework.namespace.clone(gradient)
     return gradient
 
 
-def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
-    """Return the gradients that facts of another framework stand for."""
-    return known[0].unpack(facts, worker, frm)
+def accumulate(leaf: Any, gradient: Any) -> None:
+    """Add a gradient to ``.grad`` of another framework's leaf."""
+    # Passes of several threads may share the leaf.
+    with alone_with([leaf]):
+        leaf.grad = gradient if leaf.grad is None else added(leaf.grad, gradient)
 
 
-def arrive(values: list[Any], *, is_recorded: bool) -> list[Any]:
-    """Return what came, with stand-ins that nothing is recorded of yet; the list itself if none.
-
-    Where nothing is recorded the values lose their history instead.
-    """
+def stand_ins(values: list[Any]) -> list[Any]:
+    """Return what came with stand-ins for other frameworks' values; the list itself if none is."""
     came = values
     for framework in known:
-        found = framework.arrive(values, is_recorded)
-        if found is not values:
-            came = found if came is values else _merged(values, came, found)
+        for i, value in enumerate(values):
+            if isinstance(value, framework.type):
+                if came is values:
+                    came = values.copy()
+                came[i] = wrap(None)
     return came
 
 
-def _merged(values: list[Any], first: list[Any], second: list[Any]) -> list[Any]:
-    """Return the stand-ins of two frameworks in one list."""
-    return [b if a is value else a for value, a, b in zip(values, first, second)]
+def make_constant(values: list[Any]) -> None:
+    """Take the history off the values of other frameworks."""
+    for framework in known:
+        for i, value in enumerate(values):
+            if isinstance(value, framework.type):
+                values[i] = framework.join(value, None)
 
 
 def join(values: list[Any], stand_ins: list[Any]) -> None:
@@ -314,18 +356,13 @@ def is_recording(values: list[Any]) -> bool:
     )
 
 
-def default_modes(scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-    """Return a scope in which every framework is in the modes of a new thread."""
+def default_modes(
+    scope: AbstractContextManager[Any], *, keeps_recording: bool = False
+) -> AbstractContextManager[Any]:
+    """Return the scope, entered in every framework's modes of a new thread."""
     for framework in known:
-        scope = framework.default_modes(scope)
+        scope = framework.default_modes(scope, keeps_recording)
     return scope
-
-
-def run(function: Callable[[], None]) -> None:
-    """Call what runs a pass, in no modes of this thread but whether it records."""
-    for framework in known:
-        function = partial(framework.run, function)
-    function()
 
 
 def cut(

@@ -112,7 +112,18 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the result, and how much each place looked at each (or None)."""
+        """Return the result, and how much each place looked at each (or None).
+
+        Arguments:
+            query: What looks: (item, place, feature) if `batch_first`, else the place first.
+            key: What is looked at.
+            value: What is given for it.
+            key_padding_mask: (item, place): True where a key is not to be looked at.
+            need_weights: Whether the weights are given, too.
+            attn_mask: True where a query may not look at a key, or numbers to add to the scores.
+            average_attn_weights: Whether the weights are averaged over the heads.
+            is_causal: Whether no place looks at later ones, where `attn_mask` says nothing.
+        """
         same = query is key and key is value
         lone = query.ndim == 2
         if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
@@ -155,7 +166,7 @@ class MultiheadAttention(Module):
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, same: bool
     ) -> tuple[Tensor, Tensor]:
-        """The result with all heads joined, and the weights of each head."""
+        """Return the result with all heads joined, and the weights of each head."""
         width = self.embed_dim // self.num_heads
         drops = self.training and self.dropout > 0
         plain = mask is None or not (
@@ -228,7 +239,7 @@ class MultiheadAttention(Module):
 
 
 def _added(mask: Tensor, dtype: Any) -> Tensor:
-    """A mask as numbers to add to the scores."""
+    """Return a mask as numbers to add to the scores."""
     if mask.dtype.kind == "f":
         return mask
     if mask.dtype.kind != "b":

@@ -117,7 +117,13 @@ class Module:
         setattr(self, _checked(name, self), param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Make `tensor` part of the state; unless persistent, it is left out of ``state_dict``."""
+        """Make a tensor part of the state that is not trained.
+
+        Arguments:
+            name: The attribute that it becomes.
+            tensor: The values; None for none yet.
+            persistent: Whether it is in ``state_dict``.
+        """
         if tensor is not None and not isinstance(tensor, Tensor):
             raise UsageError(
                 f"expected a Tensor or None as buffer {name!r}, got {type(tensor).__name__}"
@@ -206,7 +212,13 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Return all parameters with their paths, each once."""
+        """Return all parameters with their paths, each once.
+
+        Arguments:
+            prefix: What paths begin with.
+            recurse: Whether those of the modules inside are among them.
+            remove_duplicate: Whether one that is there under several paths is given once.
+        """
         yield from self._named(Module.own_parameters, prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -217,7 +229,7 @@ class Module:
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Return all buffers with their paths, each once."""
+        """Return all buffers with their paths, each once; see ``named_parameters``."""
         yield from self._named(Module.own_buffers, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -288,7 +300,13 @@ class Module:
         return self
 
     def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
-        """Move the values to another floating dtype or device; the parameters stay the same."""
+        """Move the values to another floating dtype or device; the parameters stay the same.
+
+        Arguments:
+            *where: A dtype or a device, or both.
+            dtype: The dtype, by name; buffers of integers keep theirs.
+            device: The device, by name, such as "cuda".
+        """
         return self._move([*self.parameters(), *self.buffers()], where, dtype, device)
 
     def cuda(self, device: Any = "cuda") -> Self:

@@ -35,7 +35,7 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         # A program with parameters trains, and each step frees memory that the next one needs.
         keep_freed_memory()
-        # The value of a Tensor may be shared: whoever changes either one later makes a copy first.
+        # The value of a Tensor may be shared: a later change of either one is made to a copy.
         plain = isinstance(data, Tensor) and type(data.array) is np.ndarray
         self.array = data.array if plain else tensor(data).array
         self.node = None
@@ -52,7 +52,7 @@ class Parameter(Tensor):
 
 
 def rebuild_parameter(array: Any, requires_grad: bool, device: str | None = None) -> Parameter:
-    """A Parameter from a pickle, a copy, or another worker; the array becomes its own."""
+    """Return a Parameter from a pickle, a copy, or another worker; the array becomes its own."""
     made = object.__new__(Parameter)
     own = array.astype(array.dtype.char)  # as in `rebuild`
     made.array = own if device is None else placed(own, device)

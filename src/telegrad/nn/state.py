@@ -27,7 +27,7 @@ class KeyReport(NamedTuple):
 
 
 def collect_state(module: "Module", prefix: str = "") -> dict[str, Tensor]:
-    """The state of a module and all inside it: constants that later steps don't change."""
+    """Return the state of a module and all inside it: constants that later steps don't change."""
     return {path: value.detach() for path, value in _places(module, prefix)}
 
 
@@ -43,7 +43,7 @@ def _places(module: "Module", prefix: str = "") -> list[tuple[str, Tensor]]:
 
 
 def restore_state(module: "Module", state: Any, strict: bool) -> KeyReport:
-    """Gives a module the values of a state; see ``Module.load_state_dict``."""
+    """Give a module the values of a state; see ``Module.load_state_dict``."""
     if not isinstance(state, Mapping):
         raise UsageError(
             f"expected a state dict, a mapping from names to tensors, got {type(state).__name__}"

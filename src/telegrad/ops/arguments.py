@@ -56,7 +56,7 @@ def as_indices(x: Any, name: str) -> Tensor:
 
 
 def check_real(x: Tensor, name: str) -> None:
-    """Raises unless `x` has a real floating dtype."""
+    """Raise unless `x` has a real floating dtype."""
     if x.dtype.kind != "f":
         raise DTypeError(
             f"expected real numbers in {name}, got {x.dtype}; "
@@ -65,7 +65,7 @@ def check_real(x: Tensor, name: str) -> None:
 
 
 def check_keepdims(keepdims: Any, name: str) -> None:
-    """Raises unless `keepdims` is a truth value; a second axis or a dtype may be in its place."""
+    """Raise unless `keepdims` is a truth value; a second axis or a dtype may be in its place."""
     if not isinstance(keepdims, (bool, np.bool_)):
         raise UsageError(
             f"expected True or False as keepdims in {name}, got {keepdims!r}; several axes are a "
@@ -74,14 +74,14 @@ def check_keepdims(keepdims: Any, name: str) -> None:
 
 
 def promoted(name: str, inputs: Sequence[Any]) -> list[Tensor]:
-    """The inputs as Tensors of one dtype, with their history."""
+    """Return the inputs as Tensors of one dtype, with their history."""
     tensors = as_inputs(name, inputs)
     joint = joint_dtype([x.dtype for x in tensors])
     return [x if x.dtype == joint else apply(ASTYPE, x, dtype=joint) for x in tensors]
 
 
 def shape_of(shape: int | Sequence[int], *more: int) -> tuple[int, ...]:
-    """A shape given as a sequence of numbers, or as one number or several."""
+    """Return a shape given as a sequence of numbers, or as one number or several."""
     lengths: Sequence[Any] = shape if isinstance(shape, Sequence) and not more else (shape, *more)
     try:
         return tuple(operator.index(length) for length in lengths)
@@ -120,7 +120,7 @@ def _integer(axis: Any, name: str) -> int:
 
 
 def normalized_axes(axis: Axis, ndim: int, name: str) -> tuple[int, ...]:
-    """The axes counted from 0, checked, each once; all of them for None."""
+    """Return the axes counted from 0, checked, each once; all of them for None."""
     if axis is None:
         return tuple(range(ndim))
     axes = axis if isinstance(axis, tuple) else (axis,)

@@ -168,7 +168,7 @@ def _numbers(obj: Any, dtype: np.dtype[Any] | None) -> Any:
 
 
 def _first(obj: Any) -> Any:
-    """The first element of a nesting: NumPy's numbers and Tensors bring a dtype, Python's don't."""
+    """Return the first element of a nesting; unlike Python's, NumPy's numbers have a dtype."""
     while isinstance(obj, (list, tuple)) and obj:
         obj = obj[0]
     # NumPy's float64 is a Python float, too; an empty list has the dtype of a Python number.

@@ -34,7 +34,7 @@ _FLOAT32 = np.dtype("float32")
 
 
 def made(array: Any, device: Any = None) -> Tensor:
-    """A new constant around an array that nobody else has, on that device if one is named."""
+    """Return a new constant of an array that nobody else has, on a device if one is named."""
     result = wrap(array if device is None else placed(array, device))
     if MODE.get().inference:
         result.ensure_meta().inference = True
@@ -154,19 +154,19 @@ def full(
 
 
 def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Tensor:
-    """A 0-d tensor over a whole shape, with its history."""
+    """Return a 0-d tensor over a whole shape, with its history."""
     if value.ndim:
         raise ShapeError(f"expected a number or a 0-d tensor to fill with, got shape {value.shape}")
     return broadcast_to(astype(value, dtype, copy=False, device=device), shape)
 
 
 def _number(value: Any) -> Any:
-    """A number from a 0-d tensor too, unless that would lose its history."""
+    """Return a number from a 0-d tensor too, unless that would lose its history."""
     return value.numpy().item() if isinstance(value, Tensor) else value
 
 
 def _natural(number: Any) -> np.dtype[Any]:
-    """The dtype of a number: NumPy's keep their own, Python's have the defaults."""
+    """Return the dtype of a number: NumPy's keep their own, Python's have the defaults."""
     return number.dtype if isinstance(number, np.generic) else default_dtype(number)
 
 

@@ -25,7 +25,7 @@ _PLAIN = frozenset({int, slice, type(None), type(...)})
 
 
 def raw_index(index: Any) -> Any:
-    """An index with its Tensors replaced by raw arrays, none of which the caller can write to.
+    """Return an index with raw arrays for its Tensors, none of which the caller can write to.
 
     The backward pass uses it again, so a caller's own array or list is copied; so is what only
     NumPy knows to be one, as PyTorch's tensors, of which it would take a single element for a

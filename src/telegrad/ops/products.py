@@ -144,7 +144,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
 
 
 def _common_axis(x1: Tensor, x2: Tensor, axis: int, name: str) -> int:
-    """The axis counted from the end, where both arguments have it."""
+    """Return the axis counted from the end, where both arguments have it."""
     least = min(x1.ndim, x2.ndim)
     from_end = axis if axis < 0 else axis - max(x1.ndim, x2.ndim)
     if not -least <= from_end <= -1:

@@ -344,7 +344,7 @@ def _whole(number: Any, what: str) -> int:
 
 
 def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape given as several numbers, or as one tuple or number; or none, for one number."""
+    """Return a shape given as several numbers, as one tuple or number; none is for one number."""
     return shape_of(*shape) if shape else ()
 
 

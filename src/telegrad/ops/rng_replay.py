@@ -27,7 +27,7 @@ _LENDER: ContextVar[Callable[[Any, Stream], Stream] | None] = ContextVar(
 
 
 def stream_of(generator: Any, own: Stream) -> Stream:
-    """The stream to draw from for `generator`, whose own one this is."""
+    """Return the stream to draw from for `generator`, whose own one this is."""
     lend = _LENDER.get()
     return own if lend is None else lend(generator, own)
 

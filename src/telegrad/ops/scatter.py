@@ -127,7 +127,7 @@ def put_along_axis(
 
 
 def _grid(x: Tensor, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
-    """The index that names, for each of `indices`, its place in x."""
+    """Return the index that names, for each of `indices`, its place in x."""
     along = normalized_axis(axis, x.ndim, name)
     raw = np.asarray(as_indices(indices, name).array)
     fits = raw.ndim == x.ndim and all(

@@ -61,7 +61,7 @@ def clip(
 
 
 def _bound(bound: Any, x: Tensor) -> Tensor:
-    """A bound as a Tensor beside x."""
+    """Return a bound as a Tensor beside x."""
     return as_inputs("clip", (x, bound))[1]
 
 

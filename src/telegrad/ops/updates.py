@@ -110,7 +110,7 @@ class Places:
         return astype(new, x.dtype, copy=False)
 
     def _changed(self, values: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """Changes each place, in rounds: within one, no place is named twice."""
+        """Change each place, in rounds: within one, no place is named twice."""
         x = self._tensor
         places = np.arange(x.size).reshape(x.shape)[self._index]
         try:

@@ -66,7 +66,13 @@ class LRScheduler:
         self.step()
 
     def rate(self, base: float, epoch: int, group: int) -> float:
-        """Return the rate of a group that began with `base`, after so many epochs."""
+        """Return the rate of a group after so many epochs.
+
+        Arguments:
+            base: The rate that it began with.
+            epoch: How many epochs there were.
+            group: Its number.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no rate method yet")
 
     def step(self) -> None:

@@ -74,7 +74,7 @@ class Optimizer:
     """What the groups of a state say of this optimiser, beside the options: tells its kin apart."""
 
     always_aside: bool = False
-    """Whether to make every new value aside: for when other threads read parameters meanwhile."""
+    """Whether to make every new value aside: for when other threads read parameters in a step."""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -212,7 +212,14 @@ class Optimizer:
         return {}
 
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
-        """Change the numbers `value` in place; `gradient` must stay as it is."""
+        """Change the numbers of one parameter in place.
+
+        Arguments:
+            value: The numbers.
+            gradient: Their gradient, which must stay as it is.
+            state: What is remembered of the parameter; `start` made it.
+            group: The options of its group.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no update method yet")
 
     def state_dict(self) -> dict[str, Any]:
@@ -241,7 +248,7 @@ def _in_order(params: Iterable[Any]) -> list[Any]:
 
 
 def _fitting(p: Tensor, gradient: Tensor) -> Any:
-    """The numbers of a parameter's gradient, of its shape and dtype, where its update runs."""
+    """Return the numbers of a parameter's gradient, of its shape and dtype, where it is updated."""
     g, array = gradient.array, p.array
     if g.shape != array.shape:
         raise ShapeError(
@@ -260,7 +267,7 @@ def _fitting(p: Tensor, gradient: Tensor) -> Any:
 
 
 def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
-    """The gradient, turned for `maximize`, with the pull of `weight_decay`; may be in scratch."""
+    """Return the gradient, turned for `maximize`, with `weight_decay`'s pull; maybe in scratch."""
     if not group["maximize"] and not group["weight_decay"]:
         return gradient
     out = scratch(value, "gradient")

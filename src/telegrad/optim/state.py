@@ -24,7 +24,7 @@ __all__ = ["collect_state", "restore_state"]
 
 
 def collect_state(optimizer: "Optimizer") -> dict[str, Any]:
-    """The state as copies: later steps don't show in it."""
+    """Return the state as copies: later steps don't show in it."""
     positions = {p: i for i, p in enumerate(_parameters(optimizer))}
     groups = [
         {**group, **optimizer.marks, "params": [positions[p] for p in group["params"]]}
@@ -50,7 +50,7 @@ def _shown(value: Any, p: Tensor) -> Any:
 
 
 def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None:
-    """Gives an optimiser the numbers and options of a state; see ``Optimizer.load_state_dict``."""
+    """Give an optimiser the numbers and options of a state; see ``Optimizer.load_state_dict``."""
     if not isinstance(state_dict, Mapping) or {"state", "param_groups"} - set(state_dict):
         raise UsageError("expected the state dict of an optimiser, with 'state' and 'param_groups'")
     groups = state_dict["param_groups"]
@@ -83,7 +83,7 @@ def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None
 
 
 def _check_form(groups: Any, state: Any) -> None:
-    """Raises unless there are dicts where a state has them."""
+    """Raise unless there are dicts where a state has them."""
     if not isinstance(groups, (list, tuple)) or not all(
         isinstance(group, Mapping) and isinstance(group.get("params"), (list, tuple))
         for group in groups
@@ -103,7 +103,7 @@ def _check_form(groups: Any, state: Any) -> None:
 
 
 def _place(position: Any) -> int | None:
-    """The position that a key of the state means; JSON makes text of it."""
+    """Return the position that a key of the state means; JSON makes text of it."""
     is_text = isinstance(position, str) and position.isdecimal()
     return int(position) if is_text or isinstance(position, numbers.Integral) else None
 
@@ -111,7 +111,7 @@ def _place(position: Any) -> int | None:
 def _options(
     optimizer: "Optimizer", own: dict[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A group with the options of a state: all that this optimiser has, and none that it has not.
+    """Return a group with the options of a state: all that this optimiser has, and no others.
 
     PyTorch's states have more, about how its own kernels run.
     """

@@ -96,7 +96,7 @@ def line_chart(
 
 
 def _range(heights: Sequence[float]) -> tuple[float, float]:
-    """The lowest and the highest, some way apart."""
+    """Return the lowest and the highest, some way apart."""
     low, high = min(heights), max(heights)
     size = max(abs(low), abs(high))
     if high - low <= max(1e-12 * size, 1 / _LARGEST):
@@ -153,14 +153,14 @@ def _labels(values: Sequence[float]) -> list[str]:
 
 
 def _steps(count: int) -> list[int]:
-    """The first of so many steps, and round numbers after it."""
+    """Return the first of so many steps, and round numbers after it."""
     if count <= 6:
         return list(range(1, count + 1))
     return [1, *(step for step in map(round, _ticks(2, count)) if step > count / 20)]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """The logarithms of round numbers: powers of ten, if those are few with 2 and 5 between."""
+    """Return logarithms of round numbers: powers of ten, where those are few 2 and 5 between."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     powers = powers[:: math.ceil(len(powers) / 12)]
     for digits in ((1,), (1, 2, 5)):

@@ -10,10 +10,10 @@ _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 
 
 def written(text: str) -> str:
-    """The text as XML holds it."""
+    """Return the text as XML holds it."""
     return escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def shortened(text: str, length: int) -> str:
-    """The text, or as much of its beginning as fits, with a sign that there is more."""
+    """Return the text, or as much of its beginning as fits, with a sign that there is more."""
     return text if len(text) <= length else text[: length - 1] + "\N{HORIZONTAL ELLIPSIS}"

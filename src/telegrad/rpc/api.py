@@ -150,7 +150,7 @@ def _leave_at_exit(membership: Membership) -> None:
 
 
 def _forget_in_fork() -> None:
-    """A forked process must not leave for the one it was forked from, nor at its own end."""
+    """Keep a forked process from leaving for the one it was forked from, and at its own end."""
     global _membership
     _membership = None
     atexit.unregister(_leave_at_exit)

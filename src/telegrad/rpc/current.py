@@ -63,7 +63,7 @@ def set_default_worker(worker: "Worker | None") -> "Worker | None":
 
 
 def _forget_in_fork() -> None:
-    """A forked process must not write to the sockets of the one it was forked from."""
+    """Keep a forked process from writing to the sockets of the one it was forked from."""
     global _default, _is_forked
     request = current_request.get()
     for worker in (_default, None if request is None else request.worker):

@@ -66,7 +66,7 @@ class Endpoint(abc.ABC):
         self.received_code = CodeCache(RECEIVED_CODES)
 
     def cancelled(self, number: int) -> None:
-        """The peer has given up a request: its answer is not to be sent."""
+        """Note that the peer has given up a request: its answer is not to be sent."""
         # First `unwanted`, then `serving`; `is_wanted`, which another thread may run meanwhile,
         # goes the other way round: so one of the two sees what the other did.
         self.unwanted.add(number)
@@ -98,7 +98,7 @@ class Endpoint(abc.ABC):
         """Send what waits for the next frame, unless that goes just now. Never waits."""
 
     def expect(self) -> None:  # noqa: B027
-        """An answer will come for which nobody waits yet: it is to be read all the same, soon."""
+        """Have an answer read soon for which nobody waits yet."""
 
     def attend(self) -> None:  # noqa: B027
         """Somebody has to be told of an answer without waiting for it: read it at once."""

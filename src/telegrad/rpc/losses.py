@@ -1,4 +1,4 @@
-"""Why workers were lost: what they said before they ended, or what whoever started them knows.
+"""Why workers were lost: what they said before they ended, or what their starter knows.
 
 A connection that closes tells nothing. So a program that ends with an uncaught error says so to all
 it is connected with, just before; and where this process started the worker, `explain` asks how its

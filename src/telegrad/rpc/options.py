@@ -135,7 +135,7 @@ class Options:
 
 
 def given_options(options: Any) -> Options:
-    """The options that a user gave, or the defaults; raises for anything else."""
+    """Return the options that a user gave, or the defaults; raise for anything else."""
     if options is None:
         return Options()
     if not isinstance(options, Options):

@@ -162,7 +162,7 @@ class OutgoingPaths:
 
     def _look_again_for(self, session: Session) -> None:
         """Ask who is here, for the next call: the peer may have come back elsewhere, unheard."""
-        # Whoever knows that is most often rank 0 itself, which can't be asked where it is.
+        # The one that knows is most often rank 0 itself, which can't be asked where it is.
         if self._worker.look_again is not None and session.info.id != 0:
             self._worker.host.start(self._look_again_quietly)
 

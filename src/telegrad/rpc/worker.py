@@ -128,7 +128,7 @@ class Worker:
         kwargs: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Run `func(*args, **kwargs)` on worker `to` and return its result."""
+        """Run `func(*args, **kwargs)` on `to` and return its result; see ``rpc.rpc_sync``."""
         return self.outgoing.call(to, func, args, kwargs, timeout, waits=True).wait()
 
     def rpc_async(
@@ -139,7 +139,7 @@ class Worker:
         kwargs: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Call:
-        """Start `func(*args, **kwargs)` on worker `to` and return the future of its result."""
+        """Start `func(*args, **kwargs)` on `to` and return a future; see ``rpc.rpc_async``."""
         return self.outgoing.call(to, func, args, kwargs, timeout, waits=False)
 
     def remote(
@@ -150,7 +150,7 @@ class Worker:
         kwargs: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> RRef:
-        """Run `func(*args, **kwargs)` on worker `to` and return a reference to its result."""
+        """Run `func(*args, **kwargs)` on `to` and return a reference; see ``rpc.remote``."""
         return self.outgoing.create(to, func, args, kwargs, timeout)
 
     def make_rref(self, value: Any) -> RRef:
@@ -222,7 +222,7 @@ class Worker:
         try:
             return self.peers.find(to)
         except UnknownWorker:
-            # By name a program asks; numbers come with messages, and whoever reads must not wait.
+            # By name a program asks; numbers come with messages, and a reader must not wait.
             if self.look_again is None or not isinstance(to, str):
                 raise
         # It may have come just now.
@@ -252,7 +252,7 @@ class Worker:
         finish()
 
     def accepted(self, endpoint: Endpoint) -> None:
-        """A peer has opened a path for its requests."""
+        """Note that a peer has opened a path for its requests."""
         endpoint.accept = self.references.acceptor(endpoint)
         name = endpoint.peer.name
         with self.peers.lock:
@@ -274,7 +274,7 @@ class Worker:
         self.host.rouse(endpoint.next_tick)
 
     def greeted(self, endpoint: Endpoint, header: bytes | bytearray) -> None:
-        """A peer says who it is, where it listens, and which of the paths to it it has given up."""
+        """Take what a peer says: who it is, where it listens, which paths to it it has given up."""
         try:
             number, address, place, given_up = _decode_hello(header)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -283,7 +283,7 @@ class Worker:
         with self.peers.lock:
             holder = self.peers.holder_of(number)
             if holder not in (None, name) or not 0 <= number < UNKNOWN_ID:
-                # Calls to that number would go to whoever took it last.
+                # Calls to that number would go to the one that took it last.
                 raise ProtocolViolation(
                     f"{name!r} says that it is worker {number}, which is {holder!r}"
                 )
@@ -295,7 +295,7 @@ class Worker:
         finish()
 
     def greeted_on(self, session: Session, endpoint: Endpoint) -> None:
-        """A peer was dialled and greeted: the path is for this worker's requests."""
+        """Note that a peer was dialled and greeted: the path is for this worker's requests."""
         with self.peers.lock:
             # One that has ended since is not entered: its loss has been dealt with, and no other
             # will be told.
@@ -307,7 +307,7 @@ class Worker:
             self.find(session.info)
 
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
-        """A path broke: its peer is lost, as far as this worker can tell."""
+        """Note that a path broke: its peer is lost, as far as this worker can tell."""
         forget_frames(cause)
         reason = self.losses.reason(endpoint.peer, cause)
         with self.peers.lock:

@@ -215,7 +215,14 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Add the gradients of this tensor to ``.grad`` of the leaves it was computed from."""
+        """Add the gradients of this tensor to ``.grad`` of the leaves it was computed from.
+
+        Arguments:
+            gradient: A weight of this tensor's shape; only a scalar may go without.
+            retain_graph: Whether the graph is kept for another pass; None for as `create_graph`.
+            create_graph: Whether the gradients can be differentiated again.
+            inputs: The tensors that get gradients; all leaves by default.
+        """
         late_bound.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def retain_grad(self) -> None:

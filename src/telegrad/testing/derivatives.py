@@ -18,7 +18,7 @@ Tensors: TypeAlias = Callable[..., tuple[Tensor, ...]]
 def pulled(
     f: Tensors, inputs: Sequence[Tensor], cotangents: Sequence[Tensor], *, recorded: bool
 ) -> tuple[Tensor, ...]:
-    """The transposed Jacobian of `f` at the inputs, times the cotangents."""
+    """Return the transposed Jacobian of `f` at the inputs, times the cotangents."""
     ends = [x if x.requires_grad else wrap(x.array, LEAF, x.tangents) for x in inputs]
     outputs = f(*ends)
     pairs = [(y, v) for y, v in zip(outputs, cotangents, strict=True) if y.requires_grad]
@@ -29,7 +29,7 @@ def pulled(
 
 
 def pushed(f: Tensors, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The Jacobian of `f` at the inputs, times the tangents."""
+    """Return the Jacobian of `f` at the inputs, times the tangents."""
     with dual_level():
         duals = [make_dual(x, t) for x, t in zip(inputs, tangents, strict=True)]
         parts = [unpack_dual(y) for y in f(*duals)]
@@ -37,7 +37,7 @@ def pushed(f: Tensors, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> 
 
 
 def names_of_nodes(outputs: Sequence[Tensor]) -> list[str]:
-    """The operations that the outputs were computed by, each name once, first to last."""
+    """Return the operations that the outputs were computed by, each name once, first to last."""
     entries: list[Any] = [y.node for y in outputs if not y.is_leaf]
     names = [node.name() for node in reversed(reachable(entries)) if not node.is_leaf]
     return list(dict.fromkeys(names))

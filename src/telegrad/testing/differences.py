@@ -23,7 +23,7 @@ Vectors = Callable[[Array], Array]
 
 
 def jacobian(f: Vectors, at: Array, step: float, probe: Array, analytic: Vectors | None) -> Array:
-    """The matrix of partial derivatives of `f`, a function of real vectors.
+    """Return the matrix of partial derivatives of `f`, a function of real vectors.
 
     `analytic` is f for complex vectors, if there may be one; `probe` is the direction to try it in.
     """

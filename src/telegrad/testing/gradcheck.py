@@ -154,7 +154,7 @@ class _Check:
     def run(
         self, f: Tensors, arrays: list[Array], trail: str, order: int, complex_step: bool
     ) -> None:
-        """Checks `f` at the arrays; `trail` says of what f is the derivative."""
+        """Check `f` at the arrays; `trail` says of what f is the derivative."""
         leaves = [wrap(array).requires_grad_() for array in arrays]
         recorded = f(*leaves)
         inside, outside = Layout(arrays), Layout([y.array for y in recorded])

@@ -47,7 +47,7 @@ class Layout:
         ]
 
     def flat(self, arrays: Sequence[Array]) -> Array:
-        """The arrays as one vector of float64."""
+        """Return the arrays as one vector of float64."""
         parts = []
         for array, two in zip(arrays, self._is_complex, strict=True):
             whole = np.ascontiguousarray(array, dtype=np.complex128 if two else np.float64)
@@ -55,7 +55,7 @@ class Layout:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def apart(self, vector: Array) -> list[Array]:
-        """The arrays that lie in the vector; a complex vector gives complex arrays."""
+        """Return the arrays that lie in the vector; a complex vector gives complex arrays."""
         arrays, start = [], 0
         for shape, dtype, length in zip(self._shapes, self._dtypes, self._lengths()):
             part = vector[start : start + length].copy()

@@ -61,6 +61,19 @@ def test_a_solver_of_ones_own_finds_points_that_iterating_does_not():
         from_fixed_point(step)(tg.ones(1), tg.tensor([2.0]))
 
 
+def test_iterating_ends_after_the_number_that_was_allowed():
+    met = []
+
+    def halved(x, a):
+        met.append(None)
+        return x / 2 + a
+
+    with pytest.raises(UsageError, match="fixed point of halved within 5 iterations"):
+        from_fixed_point(halved, max_iterations=5)(tg.ones(1), tg.tensor([2.0]))
+    # Once more to see how far it is off.
+    assert len(met) == 6
+
+
 def test_a_black_box_inside_has_first_derivatives_in_reverse_mode():
     box = from_adjoint(
         lambda x, b: (0.5 * np.cos(x) + b, x), lambda x, v: (-0.5 * np.sin(x) * v, v)

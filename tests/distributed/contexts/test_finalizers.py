@@ -10,9 +10,8 @@ from tests.rpc.neighbours import neighbours
 from tests.rpc.test_finalizers import Cycle, Watched, in_time
 
 import telegrad as tg
-from telegrad.distributed import autograd, rpc
+from telegrad.distributed import autograd, parameter_lock, rpc
 from telegrad.distributed.contexts import context as context_module
-from telegrad.distributed.optim import parameter_lock
 from telegrad.distributed.passes import local_pass
 from telegrad.distributed.passes.coordinator import PassCoordinator
 from telegrad.distributed.worker_autograd import attach_autograd, autograd_of

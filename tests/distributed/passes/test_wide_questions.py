@@ -36,6 +36,7 @@ from tests.distributed.worlds import MANY_PLACES, PLACES, Here, There, numbers
 
 import telegrad as tg
 from telegrad.distributed import autograd
+from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import CallTimeout, GradientError, ProtocolViolation
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose
@@ -73,7 +74,7 @@ def unused_everywhere(world):
 
 @expose
 def unused_here(context_id):
-    return list(autograd._retrieve_context(context_id)._found.sends)
+    return list(autograd_of(current_worker()).contexts.get(context_id).sends)
 
 
 def on_owners(world, values, rng):

@@ -19,7 +19,7 @@ import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.interop.torch import framework
-from telegrad.interop.torch.modes import is_ordinary, ordinarily, run_ordinarily
+from telegrad.interop.torch.modes import default_modes, run_ordinarily
 from telegrad.interop.torch.values import tensors
 from telegrad.rpc.current import set_default_worker
 from telegrad.tensors.recording.modes import MODE
@@ -193,15 +193,25 @@ ORDINARY = True, False, "cpu", "torch.float32", 8, 0, False
 def test_what_is_run_ordinarily_is_in_no_mode_of_the_thread_and_the_thread_is_again(name):
     with THREADS_OWN[name]():
         within = modes_here()
-        with ordinarily(nullcontext("entered")) as entered:
+        with default_modes(nullcontext("entered"), False) as entered:
             assert entered == "entered"
-            assert is_ordinary()
             assert modes_here() == ORDINARY
         assert modes_here() == within != ORDINARY
         # Whether it records is a pass's own matter.
+        with default_modes(nullcontext("entered"), True) as entered:
+            assert entered == "entered"
+            assert modes_here()[1:] == ORDINARY[1:]
         assert run_ordinarily(modes_here)[1:] == ORDINARY[1:]
         assert modes_here() == within
     assert modes_here() == ORDINARY
+
+
+def test_a_pass_records_or_not_as_its_thread_does_and_a_handler_always():
+    with torch.no_grad(), torch.autocast("cpu"):
+        with default_modes(nullcontext(), True):
+            assert modes_here() == (False, *ORDINARY[1:])
+        with default_modes(nullcontext(), False):
+            assert modes_here() == ORDINARY
 
 
 def test_modes_within_modes_are_all_left_and_come_back_in_their_order():

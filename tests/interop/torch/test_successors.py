@@ -11,7 +11,7 @@ from telegrad.distributed import LocalCluster, RemoteModule, autograd, rpc
 from telegrad.distributed.contexts.context import CURRENT
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.errors import SavedValueChanged
-from telegrad.interop.torch.graph.successors import note, succeed, successor_of
+from telegrad.interop.torch.graph.successors import note, stepped, successor
 from telegrad.torch import from_torch
 
 KINDS = [
@@ -171,11 +171,11 @@ def leaf():
 
 
 def step_aside(parameter):
-    successor = successor_of(parameter, torch.ones(2))
-    assert successor is not None
+    made = successor(parameter, torch.ones(2))
+    assert made is not None
     with torch.no_grad():
-        successor.sub_(1)
-    succeed(parameter, successor)
+        made.sub_(1)
+    stepped(parameter, made)
 
 
 def test_a_pass_of_pytorch_alone_over_an_old_value_is_an_error_not_a_gradient_lost():
@@ -254,7 +254,7 @@ def shared():
 def test_a_parameter_that_others_hold_in_ways_that_a_swap_would_break_is_stepped_in_place(make):
     parameter, holder = make()
     note(parameter)
-    assert successor_of(parameter, torch.ones(2)) is None
+    assert successor(parameter, torch.ones(2)) is None
     del holder
 
 
@@ -262,7 +262,7 @@ def test_a_sparse_gradient_is_stepped_in_place():
     parameter = torch.ones(4, 2, requires_grad=True)
     note(parameter)
     gradient = torch.ones(4, 2).to_sparse(1)
-    assert successor_of(parameter, gradient) is None
+    assert successor(parameter, gradient) is None
 
 
 class Stubborn(torch.optim.SGD):

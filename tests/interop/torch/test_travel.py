@@ -111,7 +111,7 @@ def test_an_order_of_axes_that_is_none_is_refused(order):
     ],
 )
 def test_a_view_that_lies_outside_of_its_memory_is_refused(facts, said):
-    values = [views._from_parts([np.zeros(2)], [*facts, False])]
+    values = [kinds.find(views.CarriedView).from_parts([np.zeros(2)], [*facts, False])]
     with pytest.raises(ProtocolViolation, match=said):
         views.land(values)
 

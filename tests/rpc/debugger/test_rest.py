@@ -27,12 +27,12 @@ def test_a_late_call_stays_open_while_any_worker_is_at_a_breakpoint(seed, stoppe
         simulation.settle(2.0)
         simulation.run(stopped, simulation.worker(stopped).rest.begin)
         simulation.settle(60.0)
-        assert not call._done
+        assert not call.done()
         simulation.run(stopped, simulation.worker(stopped).rest.end)
         simulation.settle(2.0)
-        assert not call._done, "it had three seconds left"
+        assert not call.done(), "it had three seconds left"
         simulation.settle(3.0)
-        assert call._done
+        assert call.done()
         with pytest.raises(CallTimeout):
             call.wait()
 
@@ -65,10 +65,10 @@ def test_two_breakpoints_at_once_end_with_the_second():
         simulation.settle(10.0)
         simulation.run("b", simulation.worker("b").rest.end)
         simulation.settle(10.0)
-        assert not call._done
+        assert not call.done()
         simulation.run("c", simulation.worker("c").rest.end)
         simulation.settle(10.0)
-        assert call._done
+        assert call.done()
 
 
 def test_a_worker_that_is_lost_at_a_breakpoint_rests_no_more():
@@ -76,10 +76,10 @@ def test_a_worker_that_is_lost_at_a_breakpoint_rests_no_more():
         call = begin_call(simulation, 2.0)
         simulation.run("c", simulation.worker("c").rest.begin)
         simulation.settle(10.0)
-        assert not call._done
+        assert not call.done()
         simulation.crash("c")
         simulation.settle(30.0)
-        assert call._done
+        assert call.done()
 
 
 def test_the_worker_at_the_breakpoint_itself_is_still_looked_after():
@@ -101,7 +101,7 @@ def test_a_strict_worker_goes_by_its_own_breakpoints_alone():
         )
         simulation.run("c", simulation.worker("c").rest.begin)
         simulation.settle(10.0)
-        assert call._done
+        assert call.done()
         assert not simulation.worker("a").rest.is_on
         assert simulation.worker("c").rest.is_on
 

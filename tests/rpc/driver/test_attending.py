@@ -20,7 +20,7 @@ def pair(request):
 def test_an_answer_that_nobody_waits_for_is_read_all_the_same(pair):
     calls = [pair[0].rpc_async("b", simulated.who) for _ in range(20)]
     # Not `done()`: whoever asks that has it read.
-    assert eventually(lambda: all(call._done for call in calls))
+    assert eventually(lambda: all(call.done() for call in calls))
     assert {call.value() for call in calls} == {"b"}
 
 
@@ -47,7 +47,7 @@ def test_a_monitor_that_dozes_is_roused_by_a_call_that_nobody_waits_for(monkeypa
         for _ in range(5):
             assert eventually(lambda: monitor.dozes)
             call = a.rpc_async("b", simulated.who)
-            assert eventually(lambda call=call: call._done)
+            assert eventually(lambda call=call: call.done())
 
 
 def test_waiting_for_the_last_of_many_settles_those_that_came_along(pair):

@@ -39,6 +39,11 @@ def place():
     meeting.close()
 
 
+def here(place):
+    """Who is here, by name."""
+    return {each.name: each for each in place.everyone()}
+
+
 def go(place, name, rank, **more):
     """Join on a thread of its own; return where the outcome will be, and the thread."""
     outcome = []
@@ -82,7 +87,7 @@ def test_a_second_worker_of_a_name_is_refused_while_the_first_lives(place):
         UsageError, match=r"named 't1' already \(rank 2, at unix:.*\), and it lives: .*second"
     ):
         join(place.address, identity("t1", incarnation=7), again, 10)
-    assert place._members["t1"].incarnation == 1
+    assert here(place)["t1"].incarnation == 1
     assert not place.returned
     place.alive.clear()
     assert join(place.address, identity("t1", incarnation=7), again, 10)[2] == again
@@ -124,7 +129,7 @@ def test_whoever_does_not_fit_is_told_why(place, name, rank, size, message):
 
 def test_a_rank_that_is_taken_is_refused_while_the_first_goes_on_waiting(place):
     _, waiting = go(place, "t0", 1)
-    assert eventually(lambda: "t0" in place._members)
+    assert eventually(lambda: "t0" in here(place))
     with pytest.raises(CallTimeout):
         place.wait(0.0)
     with pytest.raises(UsageError, match="rank 1 is taken by 't0'"):
@@ -147,10 +152,10 @@ def say(connection, who):
 def test_a_worker_that_died_while_it_waited_may_come_back_under_its_name(place):
     dead = connect(place.address, identity=identity("t0"))
     say(dead, joining("t0", 1))
-    assert eventually(lambda: "t0" in place._members)
+    assert eventually(lambda: "t0" in here(place))
     dead.close()
     again, first = go(place, "t0", 1, incarnation=7)
-    assert eventually(lambda: place._members["t0"].incarnation == 7)
+    assert eventually(lambda: here(place)["t0"].incarnation == 7)
     _, second = go(place, "t1", 2)
     members = place.wait(10)
     first.join(10)
@@ -213,7 +218,7 @@ def test_a_worker_that_does_not_read_keeps_nobody_waiting(place):
     deaf = connect(place.address, identity=identity("deaf"))
     try:
         say(deaf, joining("deaf", 1))
-        assert eventually(lambda: "deaf" in place._members)
+        assert eventually(lambda: "deaf" in here(place))
         # More than the buffers of a connection take.
         wordy = Card("wordy", 2, 3, "x" * (16 << 20), 1)
         members = join(place.address, identity("wordy"), wordy, 10)

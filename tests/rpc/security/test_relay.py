@@ -100,7 +100,7 @@ def test_who_relays_a_joining_to_the_meeting_place_cant_answer_in_its_name(place
     assert f"127.0.0.1 port {relay.port}" in message
     assert f"127.0.0.1 port {where(place.address)[1]}" in message
     assert "relays" in message
-    assert [*place._members] == ["ps"]
+    assert [each.name for each in place.everyone()] == ["ps"]
 
 
 def test_a_second_job_with_the_same_key_is_not_led_into_the_first(place):
@@ -110,7 +110,7 @@ def test_a_second_job_with_the_same_key_is_not_led_into_the_first(place):
         job = threads.submit(Membership, "t0", 1, 2, options, meeting, lambda _: None)
         with pytest.raises(AuthenticationFailed, match="relays"):
             job.result(20).close()
-    assert [*place._members] == ["ps"]
+    assert [each.name for each in place.everyone()] == ["ps"]
 
 
 def test_who_holds_the_port_of_a_worker_that_moved_cant_call_it_in_the_diallers_name(ps):
@@ -138,7 +138,7 @@ def test_who_relays_a_link_to_the_meeting_place_of_its_worker_gets_nowhere(ps, p
             assert not relay.relayed.is_set()
     finally:
         trainer.close()
-    assert [*place._members] == ["ps"]
+    assert [each.name for each in place.everyone()] == ["ps"]
 
 
 def test_a_port_that_was_bound_before_rank_0_came_is_of_no_use(ps):

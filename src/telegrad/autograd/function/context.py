@@ -36,7 +36,7 @@ class FunctionCtx:
         self._savings.for_forward = _checked(self, tensors, "save_for_forward")
 
     def save_residuals(self, residuals: Any) -> None:
-        """Keeps a value of any other kind for the derivatives; freed with the saved tensors.
+        """Keep a value of any other kind for the derivatives; freed with the saved tensors.
 
         A plain attribute of ctx lives as long as the graph does.
         """
@@ -73,7 +73,7 @@ class FunctionCtx:
 
 
 def savings_of(ctx: FunctionCtx) -> Savings:
-    """The state behind a context."""
+    """Return the state behind a context."""
     return ctx._savings
 
 
@@ -88,14 +88,14 @@ def _checked(ctx: FunctionCtx, tensors: tuple[Any, ...], method: str) -> tuple[A
 
 
 def replace_attributes(ctx: FunctionCtx, by_id: Mapping[int, Any]) -> None:
-    """Puts in the place of each Tensor that is an attribute the one given for its id, if any."""
+    """Put in the place of each Tensor that is an attribute the one given for its id, if any."""
     for name, value in list(vars(ctx).items()):
         if isinstance(value, Tensor) and id(value) in by_id:
             setattr(ctx, name, by_id[id(value)])
 
 
 def for_jvp(ctx: FunctionCtx, by_id: Mapping[int, Any]) -> FunctionCtx:
-    """A copy in which what the user's code saw is replaced by what one level is to see."""
+    """Return a copy in which what the user's code saw is replaced by what one level is to see."""
     twin = copy.copy(ctx)
     replace_attributes(twin, by_id)
     savings = savings_of(ctx)

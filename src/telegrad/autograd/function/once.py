@@ -43,7 +43,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refusing(backward: Callable[..., Any], text: str) -> Callable[..., Any]:
-    """A ``backward`` like that, with what is said: `text`, with a place for the {name}."""
+    """Return a ``backward`` like that, with what is said: `text`, with a place for the {name}."""
 
     @wraps(backward)
     def wrapper(ctx: Any, *cotangents: Any) -> Any:
@@ -69,7 +69,7 @@ def refusing(backward: Callable[..., Any], text: str) -> Callable[..., Any]:
 
 
 def sealed(values: Iterable[Any], edges: tuple[Any, ...], message: str) -> tuple[Any, ...]:
-    """The values, such that a pass through them to where the edges lead raises."""
+    """Return the values, such that a pass through them to where the edges lead raises."""
     return tuple(
         wrap(x.array, RefusingNode(edges, message)) if isinstance(x, Tensor) and edges else x
         for x in values

@@ -92,7 +92,7 @@ def linearize(
     argument_structure = tuple(chosen.shaped(range(len(chosen.values))))
 
     def push(*tangents: Any) -> Tree:
-        """The value's tangent for a tangent of each primal."""
+        """Return the value's tangent for a tangent of each primal."""
         given = as_tensors(
             tangents, chosen.values, argument_structure, f"tangents of {name_of(function)}"
         )

@@ -49,7 +49,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
     value = variables.settle(output)
 
     def pull(cotangents: Tree) -> tuple[Any, ...]:
-        """The gradients for a cotangent of the value's structure, one for each primal."""
+        """Return the gradients for a cotangent of the value's structure, one for each primal."""
         given = as_tensors(cotangents, outputs, structure, f"cotangents of {name_of(function)}")
         found: tuple[Any, ...] = chosen.shaped(variables.pull(outputs, given, again=True))
         return found
@@ -128,7 +128,7 @@ def grad(
 
 
 def check_scalar(function: Callable[..., Any], output: Any) -> None:
-    """Raises where the result of `function` is not one real number."""
+    """Raise where the result of `function` is not one real number."""
     if not isinstance(output, Tensor):
         raise GradientError(
             f"expected a Tensor from {name_of(function)} to take the gradient of, got "

@@ -15,6 +15,7 @@ import numpy as np
 from telegrad.autograd.function import Function
 from telegrad.autograd.function.once import refusing, sealed
 from telegrad.autograd.solvers.arrays import Like, fitted, like, refuse_hidden, seen, taken
+from telegrad.autograd.solvers.saved_arguments import restored, save
 from telegrad.autograd.trees import flatten, unflatten
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, UsageError
 from telegrad.tensors import Tensor, history_of
@@ -245,20 +246,14 @@ class _Open(_Solver):
                     "neither: its derivative would be lost; compute it in the adjoint, or make it "
                     "a result"
                 )
-        tensors = [x for x in leaves if isinstance(x, Tensor)]
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
-        ctx.rest = [None if isinstance(x, Tensor) else x for x in leaves]
-        ctx.are_tensors = [isinstance(x, Tensor) for x in leaves]
+        save(ctx, leaves)
         ctx.structure = structure
         _Solver._kept(ctx, box, args, results)
         return result
 
     @staticmethod
     def _saved(ctx: Any) -> Any:
-        tensors = iter(ctx.saved_tensors)
-        pairs = zip(ctx.rest, ctx.are_tensors)
-        return unflatten(ctx.structure, [next(tensors) if is_one else x for x, is_one in pairs])
+        return unflatten(ctx.structure, restored(ctx))
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:

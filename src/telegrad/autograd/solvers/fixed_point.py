@@ -16,6 +16,7 @@ from telegrad.autograd import functional
 from telegrad.autograd.function import Function
 from telegrad.autograd.solvers.arrays import Like, fitted, is_real, refuse_hidden
 from telegrad.autograd.solvers.linear_solve import System, refuse_captured, solved
+from telegrad.autograd.solvers.saved_arguments import of_chosen, restored, save
 from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of
@@ -116,55 +117,29 @@ class _FixedPoint(Function):
                 f"iterations, got one that moves by {off:.2g}, with {allowed:.2g} allowed; start "
                 "nearer, allow more iterations, damp it, or give from_fixed_point a solve"
             )
-        tensors = [each for each in args if isinstance(each, Tensor)]
-        ctx.save_for_backward(*tensors, x)
-        ctx.save_for_forward(*tensors, x)
         ctx.problem = problem
-        ctx.constants = [None if isinstance(each, Tensor) else each for each in args]
-        ctx.are_tensors = [isinstance(each, Tensor) for each in args]
+        save(ctx, (*args, x))
         return x
 
     @staticmethod
-    def _restored(ctx: Any) -> tuple[list[Any], Tensor]:
-        """The parameters and x."""
-        *tensors, x = ctx.saved_tensors
-        rest = iter(tensors)
-        pairs = zip(ctx.constants, ctx.are_tensors)
-        return [next(rest) if is_one else constant for constant, is_one in pairs], x
-
-    @staticmethod
     def backward(ctx: Any, cotangent: Tensor) -> Any:
-        parameters, x = _FixedPoint._restored(ctx)
+        *parameters, x = restored(ctx)
         system = _linearized(ctx.problem).adjoint()
         weights = solved(system, (x, *parameters, cotangent))
         wanted = [i for i in range(len(parameters)) if ctx.needs_input_grad[i + 2]]
-        part = _part(ctx.problem.f, x, parameters, wanted)
+        part = of_chosen(functools.partial(ctx.problem.f, x), parameters, wanted)
         pulled = functional.vjp(part, *(parameters[i] for i in wanted))[1](weights)
         found = dict(zip(wanted, pulled))
         return None, None, *(found.get(i) for i in range(len(parameters)))
 
     @staticmethod
     def jvp(ctx: Any, _: None, __: Any, *tangents: Any) -> Tensor:
-        parameters, x = _FixedPoint._restored(ctx)
+        *parameters, x = restored(ctx)
         wanted = [i for i, t in enumerate(tangents) if t is not None]
-        part = _part(ctx.problem.f, x, parameters, wanted)
+        part = of_chosen(functools.partial(ctx.problem.f, x), parameters, wanted)
         primals = tuple(parameters[i] for i in wanted)
         right = functional.jvp(part, primals, tuple(tangents[i] for i in wanted))[1]
         return solved(_linearized(ctx.problem), (x, *parameters, right))
-
-
-def _part(
-    f: Callable[..., Any], x: Tensor, parameters: Sequence[Any], wanted: Sequence[int]
-) -> Callable[..., Any]:
-    """Return f as a function of some parameters."""
-
-    def part(*chosen: Any) -> Any:
-        values = list(parameters)
-        for i, value in zip(wanted, chosen, strict=True):
-            values[i] = value
-        return f(x, *values)
-
-    return part
 
 
 def _found(problem: _Problem, x: Tensor, parameters: Sequence[Any]) -> Tensor:

@@ -23,6 +23,7 @@ from telegrad.autograd.solvers.arrays import (
     seen,
     taken,
 )
+from telegrad.autograd.solvers.saved_arguments import of_chosen, restored, save
 from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
@@ -165,31 +166,18 @@ class _Solve(Function):
         x = taken(system.solve(*map(system.shown, args)), where)
         x = fitted(x, Like(b.shape, dtype), where)
         _refuse_other_system(system, args, x)
-        tensors = [each for each in args if isinstance(each, Tensor)]
-        ctx.save_for_backward(*tensors, x)
-        ctx.save_for_forward(*tensors, x)
         ctx.system = system
-        ctx.constants = [None if isinstance(each, Tensor) else each for each in args]
-        ctx.are_tensors = [isinstance(each, Tensor) for each in args]
+        save(ctx, (*args, x))
         return x
 
     @staticmethod
-    def _restored(ctx: Any) -> tuple[list[Any], Tensor]:
-        """The parameters and x."""
-        *tensors, x = ctx.saved_tensors
-        rest = iter(tensors)
-        pairs = zip(ctx.constants, ctx.are_tensors)
-        args = [next(rest) if is_one else constant for constant, is_one in pairs]
-        return args[:-1], x
-
-    @staticmethod
     def backward(ctx: Any, cotangent: Tensor) -> Any:
-        parameters, x = _Solve._restored(ctx)
+        *parameters, _, x = restored(ctx)
         weights = solved(ctx.system.adjoint(), (*parameters, cotangent))
         wanted = [i for i, p in enumerate(parameters) if ctx.needs_input_grad[i + 1]]
         gradients: list[Any] = [None] * len(parameters)
         if wanted:
-            part = _part(ctx.system.apply, parameters, x, wanted)
+            part = of_chosen(lambda *values: ctx.system.apply(*values, x), parameters, wanted)
             pulled = functional.vjp(part, *(parameters[i] for i in wanted))[1](-weights)
             for i, gradient in zip(wanted, pulled):
                 gradients[i] = gradient
@@ -197,28 +185,14 @@ class _Solve(Function):
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: Any) -> Tensor:
-        parameters, x = _Solve._restored(ctx)
+        *parameters, _, x = restored(ctx)
         *given, right = tangents
         wanted = [i for i, t in enumerate(given) if t is not None]
         if wanted:
-            part = _part(ctx.system.apply, parameters, x, wanted)
+            part = of_chosen(lambda *values: ctx.system.apply(*values, x), parameters, wanted)
             primals = tuple(parameters[i] for i in wanted)
             right = right - functional.jvp(part, primals, tuple(given[i] for i in wanted))[1]
         return solved(ctx.system, (*parameters, right))
-
-
-def _part(
-    apply: Callable[..., Any], parameters: Sequence[Any], x: Tensor, wanted: Sequence[int]
-) -> Callable[..., Any]:
-    """Return A x as a function of some parameters."""
-
-    def part(*chosen: Any) -> Any:
-        values = list(parameters)
-        for i, value in zip(wanted, chosen, strict=True):
-            values[i] = value
-        return apply(*values, x)
-
-    return part
 
 
 def _refuse_other_system(system: System, args: Sequence[Any], x: Tensor) -> None:

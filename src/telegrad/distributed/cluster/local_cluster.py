@@ -338,7 +338,7 @@ class LocalCluster(Cluster):
             self._introduce(Introduction([], [name]), besides=name)
 
     def _ended(self, child: Child) -> None:
-        """The process of a worker has ended by itself."""
+        """Note that the process of a worker has ended by itself."""
         self._tell_siblings(child)
         with self._changing:
             card = self._cards.get(child.name)
@@ -370,7 +370,7 @@ class LocalCluster(Cluster):
                 child.send(Ended(ended.name, card.incarnation, reason))
 
     def _condemn(self, who: WorkerInfo, error: BaseException) -> None:
-        """A worker that is lost may run, stopped or stuck: another is to take its place."""
+        """End a worker that is lost and may run, stopped or stuck: another is to take its place."""
         card, child = self._cards.get(who.name), self._children.get(who.name)
         if card is not None and child is not None and card.incarnation == who.incarnation:
             child.process.kill()

@@ -94,7 +94,7 @@ class LineStream:
                     rest = rest[written:]
             self._target.flush()
         except BrokenPipeError:
-            # Whoever read our output has gone (`telegrad run … | head`); the workers go on.
+            # The reader of our output has gone (`telegrad run … | head`); the workers go on.
             pass
         except OSError as error:
             self._on_loss(error)

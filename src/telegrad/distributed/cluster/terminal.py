@@ -60,7 +60,7 @@ class Terminal:
         request.reply(None)
 
     def _free(self, who: WorkerInfo) -> None:
-        """A worker has given it back, or was lost."""
+        """Note that a worker has given it back, or was lost."""
         with self._lock:
             self._waiting = deque(each for each in self._waiting if each.frm.name != who.name)
             if self._holder is not None and self._holder.name == who.name:

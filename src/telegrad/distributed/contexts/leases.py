@@ -124,11 +124,11 @@ class Leases:
 
         return act
 
-    def _drop_lost(self, context_id: int, why: str, heard_from: str | None = None) -> None:
+    def _drop_lost(self, context_id: int, why: str) -> None:
         """Forget a context whose home was lost here, and have the others ask the home."""
         context = self._drop(context_id, f"worker {self._worker.name!r} lost its home ({why})")
         if context is not None:
-            for name in self._others(context, heard_from):
+            for name in self._others(context):
                 forward(self._worker, name, HOME_LOST, context_id)
 
     def _on_home_lost(self, request: ServiceRequest) -> None:

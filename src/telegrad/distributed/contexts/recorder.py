@@ -124,7 +124,7 @@ class Recorder:
     def _arrive_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
     ) -> Callable[[], None] | None:
-        taken = frameworks.land(values, self._worker, frm.name) if values else None
+        taken = frameworks.arrive(values, self._worker, frm.name) if values else None
         duals = self._arrive_duals(values)
         if call_extra is None:
             return taken
@@ -170,7 +170,7 @@ class Recorder:
         The handler runs in contextvars of its own, so nothing has to be reset.
         """
         # On the handler's own thread, so in the order of what it enqueues there.
-        frameworks.land(values, self._worker, frm.name)
+        frameworks.arrive(values, self._worker, frm.name)
         if extra is None:
             self._arrive_duals(values)
             return
@@ -281,7 +281,7 @@ class Recorder:
         path: Path,
         duals: dict[int, CarriedDual],
     ) -> None:
-        came = frameworks.arrive(values, is_recorded=True)
+        came = frameworks.stand_ins(values)
         flat: list[Tensor] = []
         for i, value in enumerate(came):
             if isinstance(value, Tensor):
@@ -369,7 +369,7 @@ def _refuse_variables(to: str, values: list[Any]) -> None:
 
 
 def _make_constant(values: list[Any]) -> None:
-    frameworks.arrive(values, is_recorded=False)
+    frameworks.make_constant(values)
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
             values[i] = without_history(value)

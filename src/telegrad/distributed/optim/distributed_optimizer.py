@@ -177,7 +177,13 @@ class DistributedOptimizer(_OnOwners):
     def schedule(
         self, scheduler_class: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> "DistributedScheduler":
-        """Return a learning-rate schedule for the optimisers of all owners."""
+        """Return a learning-rate schedule for the optimisers of all owners.
+
+        Arguments:
+            scheduler_class: The class of the schedulers; each gets its owner's optimiser.
+            *args: What else they are made with.
+            **kwargs: The same, by name.
+        """
         return DistributedScheduler(self._local, scheduler_class, args, kwargs)
 
     def clip_grad_norm_(self, context_id: int, max_norm: float) -> float:

@@ -4,7 +4,7 @@ Invariants. Updates to one parameter are serialised by a lock of its own, so tho
 trainers never mix. An update makes the new value aside and binds the parameter to it when it is
 complete: nobody reads a half of it, and a pass between its forward and backward keeps the old one.
 Another framework's optimiser writes into its parameters. Where a graph may have saved them it is
-given copies to write into, which the framework puts in their place (``Framework.succeed``).
+given copies to write into, which the framework puts in their place (``Parameters.stepped``).
 """
 
 import inspect
@@ -18,7 +18,7 @@ from telegrad.distributed import frameworks
 from telegrad.distributed.autograd import get_gradients
 from telegrad.distributed.contexts.context import Contexts
 from telegrad.distributed.current import autograd_of
-from telegrad.distributed.optim.parameter_lock import alone_with
+from telegrad.distributed.parameter_lock import alone_with
 from telegrad.errors import DTypeError, UsageError
 from telegrad.nn.parameter import Parameter
 from telegrad.optim.optimizer import Optimizer
@@ -86,13 +86,9 @@ class LocalOptimizer:
             with _standing_in(self.optimizer, successors):
                 self.optimizer.step()
             for parameter in gradients:
-                framework = frameworks.framework_of(parameter)
-                if framework is None:
-                    continue
-                if parameter in successors:
-                    framework.succeed(parameter, successors[parameter])
-                else:
-                    framework.changed(parameter)
+                steps = _steps_of(parameter)
+                if steps is not None:
+                    steps.stepped(parameter, successors.get(parameter))
         finally:
             for parameter, gradient in zip(self.params, before):
                 parameter.grad = gradient
@@ -109,11 +105,16 @@ def _successors(gradients: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return a copy of each parameter that a step is not to write into."""
     found: dict[Any, Any] = {}
     for parameter, gradient in gradients.items():
-        framework = frameworks.framework_of(parameter)
-        made = None if framework is None else framework.successor(parameter, gradient)
+        steps = _steps_of(parameter)
+        made = None if steps is None else steps.successor(parameter, gradient)
         if made is not None:
             found[parameter] = made
     return found
+
+
+def _steps_of(parameter: Any) -> frameworks.Parameters | None:
+    framework = frameworks.framework_of(parameter)
+    return None if framework is None else framework.parameters
 
 
 @contextmanager
@@ -174,7 +175,8 @@ def _parameter(reference: RRef) -> Any:
     parameter = reference.local_value()
     framework = frameworks.framework_of(parameter)
     if framework is not None:
-        framework.note_parameter(parameter)
+        if framework.parameters is not None:
+            framework.parameters.note(parameter)
         # Its optimiser has rules of its own, e.g. that a constant is never stepped.
         return parameter
     # A Parameter that is frozen has no gradient, and so is never stepped.

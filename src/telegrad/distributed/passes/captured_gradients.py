@@ -116,5 +116,5 @@ def _captured_here(
 def zeros_for(x: Any, create_graph: bool) -> Any:
     """Return the gradient of an input that nothing depends on."""
     owner = None if isinstance(x, Tensor) else frameworks.framework_of(x)
-    zeros = (late_bound.namespace if owner is None else owner).zeros_like(x)
-    return zeros.requires_grad_(create_graph)
+    zeros = (late_bound.namespace if owner is None else owner.namespace).zeros_like(x)
+    return zeros.requires_grad_() if create_graph else zeros

@@ -115,7 +115,7 @@ class PassCommit:
 
     def _notify_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
         context_id, pass_id, committed, _ = notice
-        # Whoever asks for the gradients of a commit is asked for after it: the notice rides.
+        # The gradients of a commit are asked for after it: the notice rides.
         worker = self._worker
         missed = [to for to in others if not notify(worker, to, OUTCOME, notice, rides=committed)]
         if missed and committed:
@@ -223,7 +223,7 @@ class PassCommit:
         return act
 
     def doubt(self, who: WorkerInfo) -> None:
-        """A worker was lost before what it had asked for was done here: see `_on_lost`."""
+        """Note that a worker was lost before what it asked for was done here: see `_on_lost`."""
         self._on_lost(who, WorkerLost(who.name))()
 
     def _start(self, function: Callable[..., object], *args: Any) -> None:

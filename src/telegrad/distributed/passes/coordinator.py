@@ -205,7 +205,7 @@ class PassCoordinator:
             if owner is None:
                 deliver(node, gradient, False)
             elif targets is None:
-                owner.accumulate(node, gradient)
+                frameworks.accumulate(node, gradient)
 
     def _run_from_root(
         self,

@@ -131,7 +131,7 @@ def _outside(value: Any) -> Any:
         value = value.array
     if value is None or type(value) is np.ndarray or isinstance(value, Tensor):
         return None
-    return None if frameworks.carrier_of(value) is None else value
+    return value if frameworks.is_carried(value) else None
 
 
 def _count(facts: list[Any]) -> int:

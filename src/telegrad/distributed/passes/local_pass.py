@@ -15,7 +15,7 @@ Gradients are staged here and become the context's when the pass is committed.
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
@@ -51,6 +51,7 @@ Feed = tuple[int, Sequence[Any]]
 """A message id and a gradient for each tensor of that message, None where there is none."""
 
 
+_NOTHING: Final = nullcontext()
 _by_path = attrgetter("path")
 # A local pass pauses, so that what leaves is sent and others work on it while the rest runs: when
 # this many gradients are to leave, or when one has waited this many seconds. Smaller numbers cost
@@ -242,7 +243,8 @@ class LocalPass(msgspec.Struct, eq=False):
             clock = self._host.now
             is_ahead = len(self.asked) == _AT_ONCE and self._is_ahead()
             pause_at = math.inf if is_ahead else clock() + _LONGEST
-            frameworks.run(partial(self._task.run, _MOST, pause_at, clock))
+            with frameworks.default_modes(_NOTHING, keeps_recording=True):
+                self._task.run(_MOST, pause_at, clock)
             if self._task.retained:
                 # At once: others may look at them as soon as the root's call has returned.
                 self._kept += keep_retained(self._task.retained)
@@ -338,16 +340,14 @@ class LocalPass(msgspec.Struct, eq=False):
     def _stage_all(self, leaves: list[Any], gradients: Sequence[Any]) -> None:
         owner = frameworks.framework_of(leaves[0])
         assert owner is not None
-        self.staged |= owner.completed_all(leaves, gradients, self.context.gradients, self._loans)
+        self.staged |= owner.completed(leaves, gradients, self.context.gradients, self._loans)
 
     def stage(self, leaf: Any, gradient: Any) -> None:
         """Stage a leaf's complete gradient until the pass is committed or aborted."""
-        if not isinstance(leaf, Tensor):
-            owner = frameworks.framework_of(leaf)
-            assert owner is not None
-            gradient = owner.completed(leaf, gradient, self.context.gradients, self._loans)
-        if gradient is not None:
+        if isinstance(leaf, Tensor):
             self.staged[leaf] = gradient
+        else:
+            self._stage_all([leaf], [gradient])
 
     # Step 6: which sends are live?
 

@@ -140,7 +140,7 @@ class PassRequests:
             self._worker.host.wait(future, timeout)
 
     def handler(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
-        """Return the handler of a request, which finds out whether its asker was lost meanwhile."""
+        """Return the handler of a request, which finds out whether its asker was lost."""
 
         def handle(request: ServiceRequest) -> None:
             try:

@@ -79,9 +79,7 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
     rows = []
     for i, (leaf, gradient) in enumerate(gradients.items()):
         name = _name(leaf, names) or f"leaf {i}"
-        owner = None if isinstance(gradient, Tensor) else frameworks.framework_of(gradient)
-        shown = gradient if owner is None else owner.gradient(gradient)
-        raw = shown.detach().numpy()
+        raw = frameworks.adopted(gradient, are_gradients=True).detach().numpy()
         norm = float(np.linalg.norm(raw))
         rows.append((name, tuple(raw.shape), str(raw.dtype), norm))
     rows.sort(key=lambda row: row[0])

@@ -5,7 +5,6 @@ process has one: types are the process's.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, cast
 
@@ -18,50 +17,36 @@ from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, entry_of, from_torch, join
 from telegrad.interop.torch.devices import placement
-from telegrad.interop.torch.devices.cupy_arrays import can_carry
-from telegrad.interop.torch.graph.accumulation import accumulate, completed, plainness
+from telegrad.interop.torch.graph import successors
+from telegrad.interop.torch.graph.accumulation import completed, plainness
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
 from telegrad.interop.torch.graph.replicas import has_replicas, lend, module_of
-from telegrad.interop.torch.graph.successors import note, succeed, successor_of
-from telegrad.interop.torch.modes import (
-    is_ordinary,
-    is_recording,
-    ordinarily,
-    run_ordinarily,
-)
+from telegrad.interop.torch.modes import default_modes, is_recording
 from telegrad.interop.torch.values import duals, tensors, views
 from telegrad.interop.torch.values.arrays import CPU
 from telegrad.interop.torch.values.levels import is_open, make_dual, tangent_of
 from telegrad.rpc.membership.environment import usable_cores
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.forward.levels import Level
 
 __all__ = ["Torch"]
 
 
-class Torch:
+class Torch(frameworks.Framework):
     """See ``frameworks.Framework``."""
 
     type: type = torch.Tensor
-    accumulate = staticmethod(accumulate)
-    carries = staticmethod(can_carry)
-    copied = staticmethod(torch.clone)
-    pack = staticmethod(placement.pack)
-    unpack = staticmethod(placement.unpack)
+    namespace = torch
+    devices = placement
+    parameters = successors
     is_recording = staticmethod(is_recording)
-    run = staticmethod(run_ordinarily)
-    zeros_like = staticmethod(torch.zeros_like)
+    default_modes = staticmethod(default_modes)
 
-    def default_modes(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        return scope if is_ordinary() else ordinarily(scope)
-
-    def root(self, value: torch.Tensor) -> Tensor:
-        # As PyTorch's own passes, one may start where nothing is recorded.
-        return wrap(_facts_alone(value), entry_of(value, keeps=False))
-
-    def gradient(self, value: torch.Tensor) -> Tensor:
+    def adopted(self, value: torch.Tensor, is_gradient: bool) -> Tensor:
+        if not is_gradient:
+            # As PyTorch's own passes, one may start where nothing is recorded.
+            return wrap(_facts_alone(value), entry_of(value, keeps=False))
         dense = value if value.layout is torch.strided else value.to_dense()
         return from_torch((dense.float() if dense.dtype is torch.bfloat16 else dense).cpu())
 
@@ -72,7 +57,7 @@ class Torch:
         if is_recorded:
             # All before any is replaced, and before anything is recorded: what can't be sent leaves
             # no message behind.
-            given = _replaced(values, _stand_in)
+            given = _with_stand_ins(values)
             for i, stand_in in enumerate(given):
                 if stand_in is not values[i]:
                     values[i] = _detached(values[i])
@@ -93,21 +78,16 @@ class Torch:
                     stand_in.tangents = None
         return given
 
-    def land(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
+    def arrive(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
         views.land(values)
         return placement.arrive(values, worker, frm)
 
-    def arrive(self, values: list[Any], is_recorded: bool) -> list[Any]:
-        if is_recorded:
-            return _replaced(values, _empty_stand_in)
-        for i, value in enumerate(values):
-            if isinstance(value, torch.Tensor):
-                values[i] = _detached(value)
-        return values
-
-    def join(self, value: torch.Tensor, stand_in: Tensor) -> Any:
-        if stand_in.tangents:
-            return _joined_dual(value, stand_in)
+    def join(self, value: torch.Tensor, stand_in: Tensor | None) -> Any:
+        if stand_in is None:
+            return _detached(value)
+        # Its level may have closed since it came.
+        if stand_in.tangents and (tangent := tangent_of(value)) is not None:
+            return _joined_dual(value, tangent, stand_in)
         is_fresh = type(value) is torch.Tensor and not value.requires_grad
         return join(value if is_fresh else value.detach(), Crossing(stand_in.node))
 
@@ -137,21 +117,6 @@ class Torch:
 
     def completed(
         self,
-        leaf: torch.Tensor,
-        gradient: torch.Tensor,
-        context: Mapping[Any, Any],
-        loans: dict[Any, Any],
-    ) -> torch.Tensor | None:
-        if not leaf.is_leaf:
-            return gradient
-        module = module_of(leaf)
-        if module is None:
-            return completed(leaf, gradient)
-        lend(module, leaf, gradient, context, loans)
-        return None
-
-    def completed_all(
-        self,
         leaves: Sequence[torch.Tensor],
         gradients: Sequence[torch.Tensor | None],
         context: Mapping[Any, Any],
@@ -164,39 +129,25 @@ class Torch:
             if gradient is None:
                 continue
             if may_be_replicated or not is_plain(leaf, gradient):
-                gradient = self.completed(leaf, gradient, context, loans)
+                gradient = _completed(leaf, gradient, context, loans)
             if gradient is not None:
                 found[leaf] = gradient
         return found
-
-    note_parameter = staticmethod(note)
-    successor = staticmethod(successor_of)
-    succeed = staticmethod(succeed)
-
-    def changed(self, leaf: torch.Tensor) -> None:
-        # PyTorch's fused optimisers don't tell.
-        torch.autograd.graph.increment_version(leaf)
 
 
 _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIED: Final = frozenset((torch.float32, torch.float64))
 """The usual dtypes of gradients, which can be sent."""
-_SOME_LEVEL: Final = Level()
-"""The level of all tangents of stand-ins: only the order of levels matters, and there is one."""
 
 
-def _beside(tangent: Tensor | None) -> dict[Any, Tensor] | None:
-    return None if tangent is None else {_SOME_LEVEL: tangent}
-
-
-def _replaced(values: list[Any], stand_in: Callable[[torch.Tensor], Tensor]) -> list[Any]:
+def _with_stand_ins(values: list[Any]) -> list[Any]:
     """Return the list with stand-ins for torch tensors; the list itself if it has none."""
     replaced = values
     for i, value in enumerate(values):
         if isinstance(value, torch.Tensor):
             if replaced is values:
                 replaced = values.copy()
-            replaced[i] = stand_in(value)
+            replaced[i] = _stand_in(value)
     return replaced
 
 
@@ -209,14 +160,7 @@ def _stand_in(value: torch.Tensor) -> Tensor:
     if not is_open():
         return wrap(None, entry)
     tangent = tangent_of(value)
-    return wrap(None, entry, _beside(None if tangent is None else _stand_in(tangent)))
-
-
-def _empty_stand_in(value: torch.Tensor) -> Tensor:
-    """Return a stand-in that is not recorded, which a recv node may be joined to."""
-    if not is_open():
-        return wrap(None)
-    return wrap(None, None, _beside(None if tangent_of(value) is None else wrap(None)))
+    return wrap(None, entry, None if tangent is None else duals.beside(_stand_in(tangent)))
 
 
 def _detached(value: torch.Tensor) -> torch.Tensor:
@@ -227,13 +171,25 @@ def _detached(value: torch.Tensor) -> torch.Tensor:
     return value if is_plain else value.detach()
 
 
-def _joined_dual(value: torch.Tensor, stand_in: Tensor) -> Any:
-    parts = [value.detach(), tangent_of(value).detach()]
+def _joined_dual(value: torch.Tensor, tangent: torch.Tensor, stand_in: Tensor) -> Any:
+    parts = [value.detach(), tangent.detach()]
     nodes = [each.node for each in flatten(stand_in)]
     made = [
         part if node is None else join(part, Crossing(node)) for part, node in zip(parts, nodes)
     ]
     return make_dual(*made)
+
+
+def _completed(
+    leaf: torch.Tensor, gradient: torch.Tensor, context: Mapping[Any, Any], loans: dict[Any, Any]
+) -> torch.Tensor | None:
+    if not leaf.is_leaf:
+        return gradient
+    module = module_of(leaf)
+    if module is None:
+        return completed(leaf, gradient)
+    lend(module, leaf, gradient, context, loans)
+    return None
 
 
 def _check_recorded(value: torch.Tensor) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils import _python_dispatch
 
-__all__ = ["is_ordinary", "is_recording", "ordinarily", "run_ordinarily"]
+__all__ = ["default_modes", "is_recording", "run_ordinarily"]
 
 R = TypeVar("R")
 
@@ -35,13 +35,8 @@ def is_recording() -> bool:
     return torch.is_grad_enabled() and not _is_inferring()
 
 
-def is_ordinary() -> bool:
-    """Tell whether this thread is in the modes that every thread has at first."""
-    return torch.is_grad_enabled() and _is_plain()
-
-
 def _is_plain() -> bool:
-    """Tell what ``is_ordinary`` does, whether or not the thread records."""
+    """Tell whether this thread is in no mode, but for whether it records."""
     return not (
         _is_inferring()
         or _is_casting()
@@ -92,13 +87,21 @@ def _leave_modes(stack: ExitStack) -> None:
         stack.callback(_hooks._push_saved_tensors_default_hooks, *pair)
 
 
+def default_modes(
+    scope: AbstractContextManager[Any], keeps_recording: bool
+) -> AbstractContextManager[Any]:
+    """See ``Framework`` in ``distributed/frameworks.py``."""
+    is_ordinary = (keeps_recording or torch.is_grad_enabled()) and _is_plain()
+    return scope if is_ordinary else _ordinarily(scope, keeps_recording)
+
+
 @contextmanager
-def ordinarily(inner: AbstractContextManager[Any]) -> Iterator[Any]:
-    """Enter another context manager, in the modes that every thread has at first."""
+def _ordinarily(scope: AbstractContextManager[Any], keeps_recording: bool) -> Iterator[Any]:
     with ExitStack() as stack:
         _leave_modes(stack)
-        stack.enter_context(torch.enable_grad())
-        yield stack.enter_context(inner)
+        if not keeps_recording:
+            stack.enter_context(torch.enable_grad())
+        yield stack.enter_context(scope)
 
 
 def run_ordinarily(function: Callable[[], R]) -> R:

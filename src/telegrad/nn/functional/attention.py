@@ -86,7 +86,7 @@ def masked(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def blind_queries(mask: Tensor) -> Tensor | None:
-    """True, with a last axis of length 1, where a query may look nowhere; None if all may."""
+    """Return True, with a last axis of length 1, where a query has no place to look; or None."""
     sees = mask.array if mask.dtype.kind == "b" else mask.array != -math.inf
     if mask.ndim:
         sees = sees.any(axis=-1, keepdims=True)
@@ -94,5 +94,5 @@ def blind_queries(mask: Tensor) -> Tensor | None:
 
 
 def causal_mask(queries: int, keys: int) -> Tensor:
-    """True where a query may look: at its own place and before."""
+    """Return True where a query may look: at its own place and before."""
     return wrap(np.tri(queries, keys, dtype=np.bool_))

@@ -89,7 +89,7 @@ def _cut(x: Tensor, axis: int, groups: int) -> list[Tensor]:
 
 
 def pads_of(padding: Any, sizes: Any, strides: Any, dilations: Any) -> list[tuple[int, int]]:
-    """The border before and after each place axis; "same" keeps a result as large as its input."""
+    """Return the border at both ends of each place axis; "same" keeps a result as large as x."""
     if padding == "valid":
         return [(0, 0), (0, 0)]
     if padding == "same":

@@ -97,7 +97,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 
 
 def checked_padding(padding_idx: Any, count: int) -> int:
-    """The index of the padding row, from 0."""
+    """Return the index of the padding row, from 0."""
     if not -count <= padding_idx < count:
         raise UsageError(f"expected padding_idx within {count} rows, got {padding_idx}")
     return int(padding_idx) % count

@@ -245,7 +245,7 @@ def _checked_classes(
 def _raw_weights(
     name: str, weight: Tensor | None, count: int, dtype: np.dtype[Any]
 ) -> np.ndarray[Any, Any]:
-    """The weights of the classes: constants, since they go into one."""
+    """Return the weights of the classes: constants, since they go into one."""
     if weight is None:
         return np.ones(count, dtype)
     if weight.requires_grad or weight.is_dual:
@@ -282,7 +282,7 @@ def _check_class_weights(name: str, weight: Tensor | None, count: int) -> None:
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """The loss as asked for: "mean", "sum" or "none"."""
+    """Return the loss as asked for: "mean", "sum" or "none"."""
     if reduction == "mean":
         return mean_of(loss)
     if reduction == "sum":
@@ -339,7 +339,7 @@ def _check_equal(name: str, input: Tensor, target: Tensor) -> None:
 
 
 def _floating(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
-    """The tensor, integers as real numbers: ``1 - x`` of unsigned ones would wrap around."""
+    """Return the tensor, integers as real numbers: ``1 - x`` of unsigned ones would wrap around."""
     return x if x.dtype.kind == "f" else x.to(dtype)
 
 

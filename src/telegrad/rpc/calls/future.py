@@ -346,7 +346,7 @@ class Future(Generic[T]):
 
 
 def _going_on(callback: "Callable[[Future[Any]], Any]") -> "Callable[[Future[Any]], Any]":
-    """The callback in a copy of today's contextvars."""
+    """Return the callback in a copy of today's contextvars."""
     context = contextvars.copy_context()
     request = current_request.get()
     if request is not None and request.can_nest:
@@ -365,7 +365,7 @@ def wake(sleeper: _thread.LockType) -> None:
 
 
 def not_settled(timeout: float | None) -> CallTimeout:
-    """What a wait raises that ended before its future was settled."""
+    """Return what a wait raises that ended before its future was settled."""
     within = "" if timeout is None else f" within {timeout:g} s"
     return CallTimeout(f"the future was not settled{within}")
 

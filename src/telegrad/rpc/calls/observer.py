@@ -16,7 +16,7 @@ class Observer(Protocol):
     """Called on whichever thread it happens; must be quick and must not fail."""
 
     def sent(self, call: "Call", size: int) -> None:
-        """A call or a service's message is about to leave: `size` bytes."""
+        """Note that a call or a service's message is about to leave: `size` bytes."""
 
     def answered(self, call: "Call", size: int) -> None:
         """Its answer came, or none will.

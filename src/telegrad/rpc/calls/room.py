@@ -120,7 +120,7 @@ class Waiting:
             raise
 
     def give_back(self, endpoint: Endpoint, sizes: tuple[int, int]) -> None:
-        """The request is not sent after all; any of the same size may use its room."""
+        """Note that the request is not sent after all; any of the same size may use its room."""
         if not endpoint.closed:
             self._worker.outgoing.notify_on(endpoint, _GIVEN_UP, sizes)
 

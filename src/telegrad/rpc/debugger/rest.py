@@ -72,14 +72,14 @@ class Rest:
     # At a breakpoint of this worker.
 
     def begin(self) -> None:
-        """A handler has stopped."""
+        """Note that a handler has stopped."""
         with self._lock:
             self._own += 1
             if self._own == 1:
                 self._tell(True)
 
     def end(self) -> None:
-        """It goes on."""
+        """Note that it goes on."""
         with self._lock:
             self._own -= 1
             if self._own == 0:

@@ -218,7 +218,7 @@ class Admission:
             self._room.ask(self, nbytes, then, is_announced=True)
 
     def given_up(self, header: int, body: int) -> None:
-        """A request that was announced does not come."""
+        """Note that a request that was announced does not come."""
         nbytes = self.weigh(header, body)
         if not self._room.ask_no_more(self, nbytes) and self.take_grant(nbytes):
             self._room.budget.release(self._peer, nbytes)
@@ -246,7 +246,7 @@ class Admission:
             self._parked_count -= 1
 
     def take(self) -> int:
-        """The request has come: return how much is to be released when it was served."""
+        """Note that the request has come; return how much is to be released when it was served."""
         with self._lock:
             nbytes, self._admitted = self._admitted, 0
             return nbytes
@@ -273,7 +273,7 @@ class Admission:
                 self._room.waiting -= 1
 
     def close(self) -> None:
-        """The link has ended: what did not come as a whole never will."""
+        """Note that the link has ended: what did not come as a whole never will."""
         with self._lock:
             self.is_closed = True
             nbytes, self._admitted = self._admitted + sum(self._granted), 0

@@ -316,6 +316,6 @@ class FrameWriter(Endpoint):
         return number >= 0 and not self._write.locked() and is_ready(number, 0.0, for_write=True)
 
     def check(self) -> None:
-        """A process that has ended is lost even if its sockets live on in one that it forked."""
+        """Note that a process has ended: it is lost, even if a fork of it has its sockets."""
         if self.connection.peer_pid is not None and has_ended(self.connection.peer_pid):
             raise ConnectionResetError("its process has ended")

@@ -278,7 +278,7 @@ class SocketHost:
             self.monitor.rouse()
 
     def link_failed(self, link: Link, error: BaseException) -> None:
-        """A link broke, or its peer broke the protocol."""
+        """Note that a link broke, or its peer the protocol."""
         # Logged: of what this process lacks, the peer only sees that the connection ends.
         own = isinstance(error, OSError) and error.errno in _LACKING
         if (own or isinstance(error, PeerError)) and not link.closed:

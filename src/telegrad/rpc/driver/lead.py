@@ -110,7 +110,7 @@ class Lead:
                 self._set.watch(link.connection.fileno(), once=False)
 
     def disarm(self, link: "ServedLink") -> None:
-        """The current thread reads the link itself."""
+        """Have the current thread read the link itself."""
         with self._lock:
             if link.watched:
                 link.watched = False

@@ -53,7 +53,7 @@ _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
 def _read_by_another() -> None:
-    """Returned in place of a task where another thread reads; never called."""
+    """Stand in the place of a task where another thread reads; never called."""
 
 
 class _Waiting:
@@ -119,7 +119,7 @@ class Link(FrameWriter):
         self._host.monitor.watch(self)
 
     def _unwatch(self) -> None:
-        """This thread reads."""
+        """Have this thread read, and the monitor no more."""
         if self.watched:
             self._host.monitor.unwatch(self)
 
@@ -359,7 +359,7 @@ class Link(FrameWriter):
             self._watch()
 
     def expect(self) -> None:
-        """An answer will come for which nobody waits yet: the monitor sees to it in a while."""
+        """Have the monitor see, in a while, to an answer for which nobody waits yet."""
         if self.watched or self.unattended:
             return
         self.unattended = True

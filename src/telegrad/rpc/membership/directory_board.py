@@ -1,6 +1,6 @@
 """A board in a directory that all workers see: one file a text, numbered.
 
-Whoever uses a board holds a shared lock on it. A board that nobody holds was left behind by a world
+A user of a board holds a shared lock on it. A board that nobody holds was left behind by a world
 that has ended, and the next one to open it clears it. Invariant: a file appears whole.
 """
 

@@ -50,7 +50,7 @@ THREADS = "OMP_NUM_THREADS"
 
 
 def threads_each(processes: int) -> str:
-    """The value of THREADS for each of the processes that share this machine's cores.
+    """Return the value of THREADS for each of the processes that share this machine's cores.
 
     By default each would have threads for all cores; together they would wait for each other.
     """
@@ -58,7 +58,7 @@ def threads_each(processes: int) -> str:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use, where the system tells; else those there are."""
+    """Return the cores that this process may use, where the system tells; else those there are."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 

@@ -114,7 +114,7 @@ class Membership:
         joined.set_result(None)
 
     def _on_change(self, change: RosterChange) -> None:
-        """The roster says who came, or left."""
+        """Take what the roster says: who came, or left."""
         if isinstance(change, Came):
             if change.card.name == self.worker.name:
                 return
@@ -204,7 +204,7 @@ class Membership:
                     self._close_directory()
 
     def end_with_process(self) -> None:
-        """The process ends without a shutdown: let its end close what is open, and tell the others.
+        """End without a shutdown: let the process's end close what is open, and tell the others.
 
         Told before, they could fail for this worker's loss and end before it does; but whoever
         started them all takes the first that ends for the cause. So what is said before is why: the

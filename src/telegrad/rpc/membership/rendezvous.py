@@ -1,7 +1,7 @@
 """How the workers of a cluster find each other: all meet at rank 0's address.
 
 Each joins with its name, rank, world size and address, and is answered with everybody's when all
-are in. Whoever does not fit (a name or rank that is taken, another world size) is told so and the
+are in. One that does not fit (a name or rank that is taken, another world size) is told so and the
 others go on waiting. A worker that comes back under its name is let in at once, unless the one
 before turns out to live. The meeting place speaks only with those who proved the key.
 """
@@ -107,7 +107,7 @@ class Rendezvous:
                 if reason is None and (known is gone or not returns):
                     self._admit(joining, connection)
                     break
-            # Without the lock: whoever is asked may take its time.
+            # Without the lock: the one that is asked may take its time.
             if reason is None and known is not None and self._is_alive(known):
                 reason = (
                     f"there is a worker named {known.name!r} already (rank {known.rank}, at "
@@ -174,7 +174,7 @@ class Rendezvous:
             self._changed.notify_all()
 
     def forget(self, name: str, incarnation: int) -> None:
-        """A life of a worker is over: who comes from now on is not told of it."""
+        """Forget a life of a worker that is over: who comes from now on is not told of it."""
         with self._changed:
             known = self._members.get(name)
             is_it = known is not None and known.incarnation == incarnation

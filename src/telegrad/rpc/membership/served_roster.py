@@ -103,7 +103,7 @@ class ServedRoster:
     # Rank 0.
 
     def _announce(self, came: Card) -> None:
-        """A worker has come late or come back, perhaps with another address: tell everyone."""
+        """Tell everyone of a worker that came late or is back, perhaps with another address."""
         # First here, since it may find out that the one before was lost.
         self._on_change(Came(came))
         self._tell_all(Came(came))

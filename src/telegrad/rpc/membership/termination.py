@@ -6,7 +6,7 @@
    come to a worker after its report, and have set off others, before its caller reported.
 3. If the numbers are those of the round before, all may go. Else everyone reports again.
 
-Why that suffices: whoever works was called by somebody who works, up to one whose program goes on,
+Why that suffices: a worker at work was called by one at work, up to one whose program goes on,
 and none does. A worker with the same number in two reports served nothing between them, and the
 end of the first round lies between the two reports of each. So at that moment nobody worked.
 
@@ -36,18 +36,18 @@ class TerminationDetector:
         self._before: dict[str, int] | None = None
 
     def report(self, name: str, served: int, token: Any) -> Round | None:
-        """A worker is quiet and has served so many calls; the round, if it is over."""
+        """Note that a worker is quiet and served so many calls; return the round if it is over."""
         self._served[name] = served
         self._tokens.append(token)
         return self._end()
 
     def lost(self, name: str) -> Round | None:
-        """A worker won't report any more; the round, if it is over."""
+        """Note that a worker won't report any more; return the round if it is over."""
         self._lost[name] = None
         return self._end()
 
     def returned(self, name: str) -> None:
-        """A worker that was lost is back."""
+        """Note that a worker that was lost is back."""
         self._lost.pop(name, None)
 
     def _end(self) -> Round | None:

@@ -1,11 +1,11 @@
 """How many bytes of others' requests a worker holds at once: in all, and of each peer.
 
-A request that does not fit waits, so that whoever sends too much is slowed down and nobody else;
+A request that does not fit waits, so that a peer which sends too much is slowed down and no other;
 its small ones overtake it. Waiting has an end: the room may depend on who waits, so after a while
 it is refused. Answers and notices need no room: they are what makes it.
 
 Invariant: what is held never exceeds the bounds, but for one request alone, whose size the
-connection's limits bound. Knows no clock and no threads: whoever has several gives it a lock.
+connection's limits bound. Knows no clock and no threads: a user with several gives it a lock.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class Budget:
             return True
 
     def release(self, peer: str, nbytes: int) -> None:
-        """A request was served: its bytes are free, as far as this worker is concerned."""
+        """Note that a request was served: its bytes are free, as far as this worker knows."""
         with self._lock:
             self.held -= nbytes
             self._of_peers[peer] -= nbytes

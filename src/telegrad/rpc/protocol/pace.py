@@ -1,6 +1,6 @@
 """How fast a peer may send: so many bytes a second, and a second's worth ahead of that.
 
-Invariant: whoever rests for as long as it is told has taken, since it began, at most the rate times
+Invariant: what rests for as long as it is told has taken, since it began, at most the rate times
 the seconds that passed, and one second's worth and the last piece more. Knows no clock.
 """
 

@@ -155,11 +155,11 @@ class ReferenceTable:
         return given_up
 
     def open_handle(self, rref: int) -> None:
-        """The owner itself has one more handle."""
+        """Note that the owner itself has one more handle."""
         self.owned[rref].handles += 1
 
     def close_handle(self, rref: int) -> None:
-        """The owner itself has one handle less."""
+        """Note that the owner itself has one handle less."""
         entry = self.owned.get(rref)
         if entry is not None:
             entry.handles -= 1
@@ -181,7 +181,7 @@ class ReferenceTable:
     # A user.
 
     def ask(self, rref: int, owner: str) -> None:
-        """The owner is about to be asked for a value: its first fork, of the same number."""
+        """Note that the owner will be asked for a value: its first fork, of the same number."""
         self.held[rref] = Held(rref, rref, owner, None, ReferenceState.PENDING, is_early=True)
 
     def is_early(self, fork: int | None) -> bool:
@@ -190,7 +190,7 @@ class ReferenceTable:
         return entry is not None and entry.is_early and entry.state is ReferenceState.PENDING
 
     def confirmed(self, fork: int, error: BaseException | None) -> list[Send]:
-        """The owner counts the fork, or it is gone."""
+        """Note that the owner counts the fork, or it is gone."""
         entry = self.held.get(fork)
         if entry is None or entry.state is not ReferenceState.PENDING:
             return []
@@ -204,7 +204,7 @@ class ReferenceTable:
         return effects + self._delete_if_due(entry)
 
     def release(self, fork: int) -> list[Send]:
-        """The last handle of the fork is gone."""
+        """Note that the last handle of the fork is gone."""
         entry = self.held.get(fork)
         if entry is None:
             return []
@@ -222,7 +222,7 @@ class ReferenceTable:
     # Travelling.
 
     def give(self, rref: int, by: int | None, fork: int, child: str) -> None:
-        """A reference goes away to `child`, out of the owner's hands or those of fork `by`."""
+        """Give a reference away to `child`, out of the owner's hands or those of fork `by`."""
         self.given[fork] = Given(rref, child, by)
         if by is not None:
             self.held[by].children += 1
@@ -230,7 +230,7 @@ class ReferenceTable:
             self.owned[rref].users[fork] = child
 
     def take_back(self, fork: int) -> list[Send]:
-        """The message that carried the fork never arrived."""
+        """Note that the message that carried the fork never arrived."""
         given = self.given.get(fork)
         if given is not None and given.by is None:
             self._drop_user(given.rref, fork)
@@ -249,7 +249,7 @@ class ReferenceTable:
     def arrived(
         self, rref: int, fork: int, owner: str, parent: str, is_early: bool = False
     ) -> list[Send]:
-        """A fork came from `parent`, for this worker, which does not own the value."""
+        """Take a fork from `parent`, for this worker, which does not own the value."""
         if parent == owner:
             self.held[fork] = Held(rref, fork, owner, None, ReferenceState.CONFIRMED)
             return [Send(parent, (CHILD, fork))]
@@ -257,7 +257,7 @@ class ReferenceTable:
         return [Send(owner, (ADD, rref, fork, is_early))]
 
     def came_home(self, rref: int, fork: int, parent: str, is_early: bool = False) -> list[Send]:
-        """A fork came from `parent` for this worker, which owns the value: one more handle."""
+        """Take a fork from `parent` for this worker, which owns the value: one more handle."""
         entry, asked = self._find(rref, is_early)
         if entry is not None:
             entry.handles += 1
@@ -301,7 +301,7 @@ class ReferenceTable:
         return []
 
     def peer_lost(self, name: str, error: BaseException) -> list[Send]:
-        """A worker is gone: with its forks, what was held for it, and what it owned."""
+        """Note that a worker is gone: with its forks, what was held for it, and what it owned."""
         effects: list[Send] = []
         for fork, given in list(self.given.items()):
             if given.child == name:

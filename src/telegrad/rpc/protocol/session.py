@@ -178,14 +178,14 @@ class Session:
         return True
 
     def stops_dialling(self, attempt: object) -> None:
-        """Whoever dialled does no more, whatever came of it."""
+        """Note that an attempt has ended, whatever came of it."""
         if self.attempt is attempt:
             self.attempt = None
             if self.outgoing is None:
                 self._step(Event.GIVE_UP)
 
     def dialled(self, incarnation: int) -> Greet | None:
-        """The peer has proved who it is; return how to greet it, None if it is to be refused."""
+        """Take a peer that has proved who it is; return how to greet it, None to refuse it."""
         if self.is_past(incarnation):
             self._step(Event.REFUSE)
             return None
@@ -193,11 +193,11 @@ class Session:
         return Greet(self.opened, self.given_up if incarnation == self.info.incarnation else 0)
 
     def greets(self, connection: "Endpoint") -> list[Effect]:
-        """It has been greeted on a connection that was dialled."""
+        """Note that it has been greeted on a connection that was dialled."""
         return self._meet(connection, "outgoing")
 
     def accepted(self, connection: "Endpoint") -> list[Effect]:
-        """The peer has opened a connection for its requests."""
+        """Note that the peer has opened a connection for its requests."""
         return self._meet(connection, "incoming")
 
     def _meet(self, connection: "Endpoint", way: Literal["outgoing", "incoming"]) -> list[Effect]:
@@ -220,7 +220,7 @@ class Session:
     def greeted(
         self, connection: "Endpoint", address: str, place: int, given_up: int
     ) -> list[Effect]:
-        """The peer has said on a connection who it is, and which of this side's have ended."""
+        """Take what the peer says on a connection: who it is, which of this side's have ended."""
         if self.incoming is not connection:
             # Another came since: this one has ended, or is about to.
             return self.broken(connection, ConnectionError("another has come in its place"))
@@ -242,7 +242,7 @@ class Session:
         return effects
 
     def broken(self, connection: "Endpoint", cause: BaseException) -> list[Effect]:
-        """A connection has ended, or can't be used any more."""
+        """Note that a connection has ended, or can't be used any more."""
         if connection is not self.outgoing and connection is not self.incoming:
             self._step(Event.STRAY)
             return [Close((connection,), cause)]
@@ -251,7 +251,7 @@ class Session:
         return self._lose(cause, self.incoming if outlives else None)
 
     def left(self, cause: BaseException) -> list[Effect]:
-        """The peer has left, or this worker leaves: this incarnation is not met again."""
+        """Note that the peer has left, or this worker leaves: this incarnation is not met again."""
         self._step(Event.LEAVE)
         effects = self._lose(cause) if self.connections() else []
         self.past[self.info.incarnation] = None

@@ -93,7 +93,7 @@ class References:
         return self.handle_type.handle(self._worker, owner, rref, rref)
 
     def asked(self, rref: int, error: BaseException | None) -> None:
-        """The owner has created the value, or the asking failed."""
+        """Note that the owner has created the value, or the asking failed."""
         with self._lock:
             effects = self._table.confirmed(rref, error)
         self._perform(effects)
@@ -106,7 +106,7 @@ class References:
         return self.handle_type.handle(self._worker, self._worker.info, rref, None)
 
     def release(self, rref: int, fork: int | None) -> None:
-        """A handle is gone. Called from finalizers: takes no lock."""
+        """Note that a handle is gone. Called from finalizers: takes no lock."""
         self._released.append((rref, fork))
         self._worker.host.rouse(0.0)
 
@@ -249,12 +249,12 @@ class References:
     # Calls that were given up.
 
     def gave_up(self, call: Call) -> None:
-        """A call's deadline has passed: the callee, where it has come or will, is to drop it."""
+        """Have the callee drop a call whose deadline has passed, where it has come or will."""
         cancel = partial(self._cancel, call.endpoint, call.number, call.creates)
         if call.endpoint.can_send():
             cancel()
         elif call.creates:
-            # It must arrive, but whoever waited for the call is not to wait for this as well.
+            # It must arrive, but what waited for the call is not to wait for this as well.
             self._worker.host.start(cancel)
 
     def _cancel(self, endpoint: Endpoint, number: int, created: int) -> None:
@@ -268,7 +268,7 @@ class References:
             self._worker.outgoing.notify_on(endpoint, _SERVICE, [message])
 
     def take_back(self, carrier: Call | Frame) -> None:
-        """A call or an answer does not go, or was refused unopened: take back what it carried."""
+        """Take back what a call or an answer carried that does not go, or was refused unopened."""
         forks = carrier.forks or ()
         with self._lock:
             effects = [effect for fork in forks for effect in self._table.take_back(fork)]

@@ -181,7 +181,7 @@ class RRef(Reference, Generic[T_co]):
     def _told(
         self, error: CallTimeout | WorkerLost, what: str, timeout: float | None
     ) -> CallTimeout | WorkerLost:
-        """What befell a call of ours, in words of the reference."""
+        """Return what befell a call of ours, in words of the reference."""
         if isinstance(error, CallTimeout):
             return self._too_late(what, timeout)
         return self._lost(error)
@@ -344,7 +344,7 @@ def fetch_value_of(reference: RRef) -> Future[Any]:
 
 
 def _let_go(reference: RRef, _: Future[Any]) -> None:
-    """What a callback holds goes with it."""
+    """Let go of what a callback holds with it."""
 
 
 @expose

@@ -6,7 +6,7 @@ in its life. So the listener makes a socket pair when the handshake has ended an
 along with its proof.
 
 Invariant: descriptors go out before the frame that names them. The kernel puts them straight into
-the receiver's queue, so whoever has read the frame finds them there, in the order of the frames.
+the receiver's queue, so what has read the frame finds them there, in the order of the frames.
 """
 
 import array

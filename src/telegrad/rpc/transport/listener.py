@@ -102,7 +102,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and drop whoever has not proved the key; may be called again."""
+        """Stop listening and drop those that have not proved the key; may be called again."""
         with self._closing:
             if self._closed:
                 return

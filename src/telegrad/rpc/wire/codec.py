@@ -56,7 +56,7 @@ class Sealed(msgspec.Struct, array_like=True, gc=False):
     function: Any
     code: bytes | None
     extra: Any
-    # Lists, if the peer is honest. Not checked here: whoever reads them does, and it takes time.
+    # Lists, if the peer is honest. Not checked here: what reads them does, and it takes time.
     slots: Any
     form: int
     items: Any

@@ -74,7 +74,7 @@ def dump_failure(
 
 
 def _told(error: BaseException) -> tuple[str, str]:
-    """The traceback, and the notes of the exception itself, which may be of workers further on.
+    """Return the traceback, and the exception's own notes, which may be of workers further on.
 
     They travel in its pickle. Were they in the traceback, too, which becomes the next note, they
     would double with each call that the failure comes back through.

@@ -75,7 +75,7 @@ def expose(function: _F) -> _F:
 
 
 def exposing_modules() -> list[str]:
-    """The modules whose functions were exposed so far; another process may import them, too."""
+    """Return the modules whose functions are exposed so far; other processes may import them."""
     modules = {function.__module__ for function in _exposed.values()}
     return sorted(modules - {"__main__"})
 

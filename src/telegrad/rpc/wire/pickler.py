@@ -49,7 +49,7 @@ def _give_out(slots: list[Any], buffer: pickle.PickleBuffer) -> None:
 
 
 def _reduce_module(module: ModuleType) -> Any:
-    """A part of a native module that can't be imported itself, as ``torch._C._functions``."""
+    """Return a part of a native module that can't be imported, as ``torch._C._functions``."""
     parent, _, name = module.__name__.rpartition(".")
     if module.__name__ not in sys.modules and parent in sys.modules:
         whole = sys.modules[parent]

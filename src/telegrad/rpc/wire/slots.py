@@ -2,7 +2,7 @@
 
 Each such value gets a slot, in the order in which it was met; the rest of the object travels with
 holes in their places. So nothing that carries numbers travels unseen, however deep it is hidden,
-and whoever intercepts a call sees and replaces the list of slots.
+and an interceptor of a call sees and replaces the list of slots.
 
 A slot's descriptor is [dtype code, bytes or None, ...] for an array (arrays.py),
 [tag, metadata, [descriptors]] for a registered kind, [REFERENCE, ...] for a remote reference, [RAW]

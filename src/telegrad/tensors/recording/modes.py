@@ -92,7 +92,7 @@ class ModeScope:
         MODE.set(self._before.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` as one that runs in this mode; generators and async functions too."""
+        """Return `function` as one that runs in this mode; generators and async functions too."""
         return decorated(function, self.fresh)
 
 

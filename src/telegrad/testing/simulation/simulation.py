@@ -116,7 +116,13 @@ class Simulation:
     # Running.
 
     def run(self, name: str, program: Callable[[], Any], *, limit: float = 1e4) -> Any:
-        """Run a program on a worker to its end and return its result, or raise its exception."""
+        """Run a program on a worker to its end and return its result, or raise its exception.
+
+        Arguments:
+            name: The worker.
+            program: What runs on it, without arguments.
+            limit: How many virtual seconds it may take.
+        """
         return self.run_all({name: program}, limit=limit)[name]
 
     def run_all(
@@ -185,7 +191,7 @@ class Simulation:
         heapq.heappush(self._events, (when, self._entered, host, what, action))
 
     def sleep(self, seconds: float) -> None:
-        """Called in a program or handler: let virtual time pass."""
+        """Let virtual time pass, in a program or a handler."""
         strand = self.current_strand()
         turn = self.next_turn(strand)
         self.at(self.now + seconds, None, "wake", lambda: self.resume(strand, turn))
@@ -321,7 +327,7 @@ class Simulation:
         self._cuts.setdefault(frozenset((one, other)), [])
 
     def heal(self, one: str, other: str) -> None:
-        """Join the network again: what was sent meanwhile comes now, as a kernel sends it again."""
+        """Join the network again: what was sent since comes now, as a kernel sends it again."""
         self._note(f"heal {one} {other}")
         for host, action in self._cuts.pop(frozenset((one, other)), ()):
             self.at(self.now, host, "late", action)
@@ -338,7 +344,13 @@ class Simulation:
         self.hosts[name].paused_until = self.now + seconds
 
     def crash_at(self, name: str, point: CrashPoint, occurrence: int = 1) -> None:
-        """Let a worker die when it reaches the point for the n-th time from now."""
+        """Let a worker die when it reaches a point.
+
+        Arguments:
+            name: The worker.
+            point: The point.
+            occurrence: Which time it gets there from now on: 1 is the next.
+        """
         self.hosts[name].crash_at(point, occurrence)
 
     def crash(self, name: str) -> None:

@@ -64,7 +64,7 @@ class Strand:
         self._back.acquire()
 
     def pause(self) -> None:
-        """Called on the strand: give the baton back and sleep until it comes again."""
+        """Give the baton back, on the strand, and sleep until it comes again."""
         thread = self._thread
         assert thread is not None
         self._back.release()

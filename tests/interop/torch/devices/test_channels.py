@@ -21,10 +21,18 @@ SMALL_POOL = Options(device_segments=4 * MB)
 DEVICES = ("cpu",) * 8
 
 
+class End(Channels):
+    """One that shows the runtime it was given."""
+
+    def __init__(self, worker, cuda):
+        super().__init__(worker, cuda)
+        self.cuda = cuda
+
+
 def pair(simulation, **options):
     """The ends of `main` and `b`, on one machine."""
     machine = Machine(**options)
-    return [Channels(simulation.worker(name), HostRuntime(machine)) for name in ("main", "b")]
+    return [End(simulation.worker(name), HostRuntime(machine)) for name in ("main", "b")]
 
 
 def sent(sender, receiver, *tensors):
@@ -47,8 +55,8 @@ def test_tensors_of_a_message_go_together_and_the_segment_is_filled_again(simula
             assert torch.equal(after, before)
     assert sender.held() == 2 * MB
     # The first use waits for nothing; then each copy in follows the last copies out.
-    assert sender._cuda.log == [*["copy"] * 3, "record", *["wait", *["copy"] * 3, "record"] * 2]
-    assert receiver._cuda.log == ["wait", *["copy"] * 3, "record"] * 3
+    assert sender.cuda.log == [*["copy"] * 3, "record", *["wait", *["copy"] * 3, "record"] * 2]
+    assert receiver.cuda.log == ["wait", *["copy"] * 3, "record"] * 3
 
 
 @on_workers("main", "b", faults=IN_ORDER)
@@ -71,28 +79,28 @@ def test_beyond_the_bound_nothing_is_packed_and_free_segments_make_room(simulati
     assert sent(sender, receiver, torch.ones(3 * MB, dtype=torch.uint8))[0].numel() == 3 * MB
     # Both small ones had to go, and their receiver closed them before.
     assert sender.held() == 4 * MB
-    assert len(sender._cuda.machine.buffers) == 1
+    assert len(sender.cuda.machine.buffers) == 1
 
 
 @on_workers("main", "b", faults=IN_ORDER)
 def test_a_device_without_memory_is_no_refusal_and_tried_again(simulation):
     sender, receiver = pair(simulation, room=1 * MB)
     assert sender.pack("b", [torch.ones(3)]) is None
-    sender._cuda.machine.room = 8 * MB
+    sender.cuda.machine.room = 8 * MB
     assert sent(sender, receiver, torch.ones(3))[0].tolist() == [1, 1, 1]
 
 
 @on_workers("main", "b", faults=IN_ORDER)
 def test_a_receiver_that_cannot_open_it_is_told_of_once(simulation, caplog):
     sender, receiver = pair(simulation)
-    receiver._cuda.refuses = "cudaIpcOpenMemHandle failed: not supported (801)"
+    receiver.cuda.refuses = "cudaIpcOpenMemHandle failed: not supported (801)"
     with caplog.at_level(logging.WARNING, "telegrad.rpc"):
         for _ in range(2):
             assert sender.pack("b", [torch.ones(3)]) is None
     (record,) = caplog.records
     said = "go to worker b through the host's memory: worker 'b' can't open it: .*not supported"
     assert re.search(said, record.getMessage())
-    assert sender._cuda.machine.buffers == {}
+    assert sender.cuda.machine.buffers == {}
 
 
 @on_workers("main", "b", faults=IN_ORDER)
@@ -158,7 +166,7 @@ def test_an_introduction_that_no_worker_makes_is_refused(simulation):
 def test_a_segment_that_is_said_to_be_larger_than_it_is_is_refused_and_closed(simulation):
     sender, _ = pair(simulation)
     sender.pack("b", [torch.ones(3)])
-    machine = sender._cuda.machine
+    machine = sender.cuda.machine
     honest = sender._pools[0].of("b")[0].introduction("GPU-1")
     opened = list(machine.opened)
     forged = msgspec.structs.replace(honest, segment=9, size=1 << 50)
@@ -171,7 +179,7 @@ def test_a_segment_that_is_said_to_be_larger_than_it_is_is_refused_and_closed(si
 def test_a_device_that_was_reset_is_an_error_that_names_worker_and_device(simulation):
     sender, receiver = pair(simulation)
     spans = sender.pack("b", [torch.ones(3)])
-    sender._cuda.machine.is_reset = True
+    sender.cuda.machine.is_reset = True
     with pytest.raises(DeviceError, match=r"segment 1 of worker 'main' on cuda:0, got an error"):
         receiver.unpack("main", spans, DEVICES[:1])
     with pytest.raises(DeviceError, match=r"for worker 'b' into a segment of cuda:0, got an error"):
@@ -179,7 +187,7 @@ def test_a_device_that_was_reset_is_an_error_that_names_worker_and_device(simula
     assert not any(segment.is_taken for segment in sender._pools[0].of("b"))
     receiver.close()
     sender.close()
-    assert sender._cuda.machine.buffers == {}
+    assert sender.cuda.machine.buffers == {}
 
 
 @on_workers("main", "b", faults=IN_ORDER)
@@ -203,8 +211,8 @@ def test_idle_segments_go_back_and_so_do_those_of_messages_that_nobody_read(simu
     assert sender.held() == 4 * MB
     sender.trim(began + 1000)
     assert sender.held() == 0
-    assert sender._cuda.machine.buffers == {}
-    assert sender._cuda.machine.opened == []
+    assert sender.cuda.machine.buffers == {}
+    assert sender.cuda.machine.opened == []
     with pytest.raises(ProtocolViolation, match="never sent or has taken back"):
         receiver.unpack("main", lost, DEVICES[:1])
     assert sent(sender, receiver, torch.ones(3))[0].tolist() == [1, 1, 1]
@@ -216,12 +224,12 @@ def test_nothing_is_left_of_a_receiver_that_is_lost_or_of_a_worker_that_leaves(s
     sent(sender, receiver, torch.ones(3))
     receiver._forgotten("main")()
     sender._forgotten("b")()
-    assert sender._cuda.machine.buffers == {}
+    assert sender.cuda.machine.buffers == {}
     assert sent(sender, receiver, torch.ones(3))[0].tolist() == [1, 1, 1]
     receiver.close()
     sender.close()
-    assert sender._cuda.machine.buffers == {}
-    assert sender._cuda.machine.events == {}
+    assert sender.cuda.machine.buffers == {}
+    assert sender.cuda.machine.events == {}
     assert sender.pack("b", [torch.ones(3)]) is None
 
 

@@ -7,7 +7,6 @@ not.
 
 import dataclasses
 import sys
-import threading
 from importlib import import_module
 from typing import Any, Final
 
@@ -22,7 +21,15 @@ from telegrad.rpc.options import Options
 from telegrad.rpc.security.keyed_credentials import KeyedCredentials
 from telegrad.rpc.security.keys import ClusterKey
 
-__all__ = ["NAMESPACE", "BoardActor", "Plan", "RayBoard", "WorkerActor", "board_name", "member_of"]
+__all__ = [
+    "NAMESPACE",
+    "BoardActor",
+    "ClusterSpec",
+    "RayBoard",
+    "WorkerActor",
+    "board_name",
+    "member_of",
+]
 
 NAMESPACE: Final = "telegrad"
 """Of Ray, where the actors of clusters are found by name."""
@@ -35,7 +42,7 @@ def board_name(cluster: str) -> str:
     return f"telegrad:{cluster}"
 
 
-class Plan(msgspec.Struct):
+class ClusterSpec(msgspec.Struct):
     """What the workers of one cluster have in common."""
 
     name: str
@@ -50,19 +57,19 @@ class Plan(msgspec.Struct):
 
 
 class BoardActor:
-    """The board of a cluster, and its plan for a program that attaches to it."""
+    """The board of a cluster, and its spec for a program that attaches to it."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, spec: ClusterSpec) -> None:
+        self._spec = spec
         self._texts: list[str] = []
 
-    def plan(self) -> Plan:
+    def spec(self) -> ClusterSpec:
         """Return what the workers have in common."""
-        return self._plan
+        return self._spec
 
-    def change(self, plan: Plan) -> None:
-        """Keep another plan: a worker was added or removed."""
-        self._plan = plan
+    def change(self, spec: ClusterSpec) -> None:
+        """Keep another spec: a worker was added or removed."""
+        self._spec = spec
 
     def post(self, text: str) -> None:
         """Add a text behind all others."""
@@ -100,41 +107,35 @@ class RayBoard:
         """Nothing is held."""
 
 
-def member_of(plan: Plan, board: Any, name: str, rank: int | None, host: str) -> Membership:
+def member_of(spec: ClusterSpec, board: Any, name: str, rank: int | None, host: str) -> Membership:
     """Make this process a worker of the cluster."""
-    options = plan.options
+    options = spec.options
     if options.host is None:
         options = dataclasses.replace(options, host=host)
-    key = ClusterKey(plan.key)
-    credentials = KeyedCredentials(name, key) if plan.is_secure else None
-    meeting = Meeting("", key, credentials, RayBoard(plan.name, board))
+    key = ClusterKey(spec.key)
+    credentials = KeyedCredentials(name, key) if spec.is_secure else None
+    meeting = Meeting("", key, credentials, RayBoard(spec.name, board))
     return Membership(name, rank, OPEN, options, meeting, attach_autograd)
 
 
 class WorkerActor:
     """The actor of one worker."""
 
-    def __init__(self, plan: Plan, name: str, rank: int) -> None:
+    def __init__(self, spec: ClusterSpec, name: str, rank: int) -> None:
         ray = import_module("ray")
         # Requests must not wait for a busy thread of the user's as long as Python lets them.
         sys.setswitchinterval(_SWITCH_INTERVAL)
         host = ray.util.get_node_ip_address()
         # By its name: Ray would keep a handle among the arguments in its store.
-        board = ray.get_actor(board_name(plan.name), NAMESPACE)
-        self._membership = member_of(plan, board, name, rank, host)
+        board = ray.get_actor(board_name(spec.name), NAMESPACE)
+        self._membership = member_of(spec, board, name, rank, host)
         set_default_worker(self._membership.worker)
-        self._ended = threading.Event()
 
     def incarnation(self) -> int:
         """Return which life this is, once it is up."""
         return self._membership.worker.info.incarnation
 
-    def until_ended(self) -> None:
-        """Return when the worker has left; Ray fails this call when the actor dies."""
-        self._ended.wait()
-
     def leave(self) -> None:
         """Leave the world."""
         self._membership.leave(_LONGEST_LEAVE)
         self._membership.close()
-        self._ended.set()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from telegrad.distributed.cluster.on_ray.actors import (
     NAMESPACE,
     BoardActor,
-    Plan,
+    ClusterSpec,
     WorkerActor,
     board_name,
 )
@@ -26,20 +26,20 @@ _PROGRESS: Final = 5.0  # Seconds between two words on what is being waited for.
 
 
 class Placement:
-    """Where the workers of one plan are; `timeout` is what Ray has for anything, in seconds."""
+    """Where the workers of one spec are; `timeout` is what Ray has for anything, in seconds."""
 
-    def __init__(self, ray: Any, plan: Plan, timeout: float, *, is_detached: bool) -> None:
+    def __init__(self, ray: Any, spec: ClusterSpec, timeout: float, *, is_detached: bool) -> None:
         self.board: Any = None
         self.actors: dict[str, Any] = {}
         self._ray = ray
-        self._plan = plan
+        self._spec = spec
         self._timeout = timeout
         self._lifetime = "detached" if is_detached else None
         self._group: Any = None
 
     @classmethod
-    def found(cls, ray: Any, name: str, timeout: float) -> tuple["Placement", Plan]:
-        """Return that of a cluster which another program started, and its plan."""
+    def found(cls, ray: Any, name: str, timeout: float) -> tuple["Placement", ClusterSpec]:
+        """Return that of a cluster which another program started, and its spec."""
         try:
             board = ray.get_actor(board_name(name), NAMESPACE)
         except ValueError:
@@ -47,21 +47,21 @@ class Placement:
                 f"there is no cluster named {name!r} on this Ray: start one with "
                 "RayCluster(..., name=...)"
             ) from None
-        plan: Plan = ray.get(board.plan.remote())
-        placement = cls(ray, plan, timeout, is_detached=True)
+        spec: ClusterSpec = ray.get(board.spec.remote())
+        placement = cls(ray, spec, timeout, is_detached=True)
         placement.board = board
-        for worker in plan.resources:
+        for worker in spec.resources:
             placement.actors[worker] = ray.get_actor(_actor_name(name, worker), NAMESPACE)
-        return placement, plan
+        return placement, spec
 
     def start(self, strategy: str) -> None:
         """Have Ray find room for everyone, and start the board and the actors."""
-        ray, plan = self._ray, self._plan
-        needs = [bundle(each) for each in plan.resources.values()]
+        ray, spec = self._ray, self._spec
+        needs = [bundle(each) for each in spec.resources.values()]
         if needs:
             group = ray.util.placement_group(needs, strategy=strategy, lifetime=self._lifetime)
             self._group = group
-            self.wait(group.ready(), f"room for {in_words(plan.resources)}")
+            self.wait(group.ready(), f"room for {in_words(spec.resources)}")
         strategies = importlib.import_module("ray.util.scheduling_strategies")
         # On this program's own node: who comes back needs it, whichever other node has gone.
         here = strategies.NodeAffinitySchedulingStrategy(
@@ -69,30 +69,30 @@ class Placement:
         )
         board = ray.remote(BoardActor).options(
             num_cpus=0,
-            name=board_name(plan.name),
+            name=board_name(spec.name),
             namespace=NAMESPACE,
             lifetime=self._lifetime,
             scheduling_strategy=here,
         )
-        self.board = board.remote(plan)
-        for index, name in enumerate(plan.resources):
+        self.board = board.remote(spec)
+        for index, name in enumerate(spec.resources):
             place = strategies.PlacementGroupSchedulingStrategy(self._group, index)
             self.spawn(name, index + 1, scheduling_strategy=place)
 
     def spawn(self, name: str, rank: int, **given: Any) -> None:
         """Start the actor of a worker."""
-        plan = self._plan
+        spec = self._spec
         if self._lifetime is not None:
             # Others find it by its name.
-            own = _actor_name(plan.name, name)
+            own = _actor_name(spec.name, name)
             given.update(name=own, namespace=NAMESPACE, lifetime=self._lifetime)
         actor = self._ray.remote(WorkerActor).options(
-            **{"num_gpus": 0, **plan.resources[name]},
-            **plan.actor_options,
+            **{"num_gpus": 0, **spec.resources[name]},
+            **spec.actor_options,
             max_concurrency=4,
             **given,
         )
-        bare = Plan(plan.name, plan.key, plan.options, plan.is_secure, {}, {})
+        bare = ClusterSpec(spec.name, spec.key, spec.options, spec.is_secure, {}, {})
         self.actors[name] = actor.remote(bare, name, rank)
 
     def actor(self, name: str) -> Any:
@@ -105,7 +105,7 @@ class Placement:
 
     def await_actor(self, name: str) -> None:
         """Wait until a worker's actor is up."""
-        needs = in_words({name: self._plan.resources[name]})
+        needs = in_words({name: self._spec.resources[name]})
         self.wait(self.actors[name].incarnation.remote(), f"the actor of {needs}")
 
     def wait(self, waited_for: Any, what: str) -> Any:
@@ -145,9 +145,9 @@ class Placement:
             self._ray.get(actor.leave.remote(), timeout=self._timeout)
         self._ray.kill(actor)
 
-    def note_plan(self) -> None:
+    def note_spec(self) -> None:
         """Let a program that attaches later know who there is now."""
-        self._ray.get(self.board.change.remote(self._plan))
+        self._ray.get(self.board.change.remote(self._spec))
 
     def end(self) -> None:
         """End all actors and give the room back; may be called again."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
-from telegrad.distributed.cluster.on_ray.actors import Plan, member_of
+from telegrad.distributed.cluster.on_ray.actors import ClusterSpec, member_of
 from telegrad.distributed.cluster.on_ray.condemnation import judge
 from telegrad.distributed.cluster.on_ray.placement import Placement
 from telegrad.distributed.cluster.on_ray.ray_library import load_ray
@@ -83,7 +83,7 @@ class RayCluster(Cluster):
         actor_options = {"max_restarts": max_restarts}
         if runtime_env is not None:
             actor_options["runtime_env"] = dict(runtime_env)  # type: ignore[assignment]
-        self._plan = Plan(
+        self._spec = ClusterSpec(
             name or f"cluster-{secrets.token_hex(8)}",
             secrets.token_bytes(KEY_BYTES),
             chosen,
@@ -93,7 +93,7 @@ class RayCluster(Cluster):
         )
         self._is_attached = False
         self._placement = Placement(
-            self._ray, self._plan, self._timeout, is_detached=self._is_detached
+            self._ray, self._spec, self._timeout, is_detached=self._is_detached
         )
         self._membership: Membership | None = None
         self._before: Worker | None = None
@@ -103,12 +103,17 @@ class RayCluster(Cluster):
         """Return a running cluster of that name, started by another program, with this one in it.
 
         Leaving it, by `stop` or at the end of a `with` block, leaves the workers as they are.
+
+        Arguments:
+            name: The name that the other program gave to the cluster.
+            me: The name of this program's own worker.
+            start_timeout: How many seconds the cluster may take to be found.
         """
         ray = load_ray()
         if not ray.is_initialized():
             ray.init()
         attached = cls([], me=me, name=name, start_timeout=start_timeout)
-        attached._placement, attached._plan = Placement.found(ray, name, attached._timeout)
+        attached._placement, attached._spec = Placement.found(ray, name, attached._timeout)
         attached._is_attached = True
         return attached.start()
 
@@ -127,7 +132,7 @@ class RayCluster(Cluster):
     @property
     def names(self) -> list[str]:
         """All workers, in the order of their ids."""
-        return [self._me, *self._plan.resources]
+        return [self._me, *self._spec.resources]
 
     def actor(self, name: str) -> Any:
         """Return Ray's handle of a worker's actor."""
@@ -151,26 +156,26 @@ class RayCluster(Cluster):
 
     def _place(self) -> None:
         """Have Ray start the workers."""
-        ray, plan = self._ray, self._plan
+        ray, spec = self._ray, self._spec
         if not ray.is_initialized():
             ray.init()
         if self._tls is None:
             # Wherever they begin, Ray may start them anew on another machine.
-            plan.is_secure = len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
-        if plan.is_secure:
+            spec.is_secure = len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
+        if spec.is_secure:
             # Raises before Ray is asked for anything.
-            KeyedCredentials(self._me, ClusterKey(plan.key)).check(self._me)
+            KeyedCredentials(self._me, ClusterKey(spec.key)).check(self._me)
         self._placement.start(self._strategy)
 
     def _take_part(self) -> None:
         """Become a worker of the cluster, and wait for the others."""
         host = self._ray.util.get_node_ip_address()
-        membership = member_of(self._plan, self._placement.board, self._me, None, host)
+        membership = member_of(self._spec, self._placement.board, self._me, None, host)
         self._membership = membership
         membership.watchers.append(self._on_roster)
         membership.worker.on_worker_lost(self._on_lost)
         self._tell(ClusterChange("came", membership.worker.info))
-        for name in self._plan.resources:
+        for name in self._spec.resources:
             self._await_up(name)
         self._before = set_default_worker(membership.worker)
 
@@ -193,30 +198,30 @@ class RayCluster(Cluster):
                 f"there is a worker named {name!r} already, at {self.worker.find(name).address}: "
                 "choose another name, or remove it first"
             )
-        self._plan.resources[name] = checked_resources(name, resources)
+        self._spec.resources[name] = checked_resources(name, resources)
         try:
             rank = max(peer.info.id for peer in self.worker.peers.all()) + 1
             self._placement.spawn(name, rank)
             info = self._await_up(name)
         except BaseException:
-            del self._plan.resources[name]
+            del self._spec.resources[name]
             if (actor := self._placement.actors.pop(name, None)) is not None:
                 self._ray.kill(actor)
             raise
-        self._placement.note_plan()
+        self._placement.note_spec()
         return info
 
     def remove(self, name: str) -> None:
         """End a worker; its name is unknown afterwards."""
         _ = self.worker
-        if name not in self._plan.resources:
+        if name not in self._spec.resources:
             raise UnknownWorker(
                 f"there is no worker {name!r} to remove; there are {', '.join(self.names[1:])}"
             )
-        del self._plan.resources[name]
+        del self._spec.resources[name]
         self._tell(ClusterChange("left", self.worker.find(name).info))
         self._placement.remove(name)
-        self._placement.note_plan()
+        self._placement.note_spec()
         assert self._membership is not None, "it runs"
         self._membership.roster.refresh()
 
@@ -225,11 +230,11 @@ class RayCluster(Cluster):
             known = self._up.get(change.name)
             if known is not None and known.incarnation == change.incarnation:
                 # Of one that died the next life says that it is gone.
-                kind: Any = "lost" if change.name in self._plan.resources else "left"
+                kind: Any = "lost" if change.name in self._spec.resources else "left"
                 self._tell(ClusterChange(kind, known))
             return
         name = change.card.name
-        if name in self._plan.resources and not self._is_known(change.card.info):
+        if name in self._spec.resources and not self._is_known(change.card.info):
             threading.Thread(
                 target=self._welcome, args=(change.card.info,), name="telegrad-ray", daemon=True
             ).start()
@@ -239,7 +244,7 @@ class RayCluster(Cluster):
         return known is not None and known.incarnation == info.incarnation
 
     def _welcome(self, info: WorkerInfo) -> None:
-        """A worker has come, or is back: call it, so that its loss is seen, then tell."""
+        """Call a worker that has come, or is back, so that its loss is seen; then tell."""
         with suppress(PeerError, UsageError):
             self.worker.rpc_sync(info.name, abs, (0,), timeout=self._timeout)
             known = self._up.get(info.name)
@@ -251,7 +256,7 @@ class RayCluster(Cluster):
         def note() -> None:
             if self._is_known(who):
                 self._tell(ClusterChange("lost", who, str(error)))
-            if who.name in self._plan.resources:
+            if who.name in self._spec.resources:
                 threading.Thread(
                     target=self._judge, args=(who.name,), name="telegrad-ray", daemon=True
                 ).start()

@@ -96,7 +96,7 @@ class MarkBoard:
         return bool(self._memory[_SECRET_BYTES + place])
 
     def close(self) -> None:
-        """Close the descriptor; whoever has opened the board keeps it."""
+        """Close the descriptor; a process that has opened the board keeps it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

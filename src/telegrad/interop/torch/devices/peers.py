@@ -43,7 +43,7 @@ class Devices(msgspec.Struct, frozen=True, array_like=True):
     uuids: list[str] = []
 
     def of(self, device: str, own_map: dict[str, str], whose: str, what: str) -> str:
-        """The device of this worker that takes tensors of `device`, which is the asker's.
+        """Return the device of this worker that takes tensors of `device`, which is the asker's.
 
         `whose` and `what` are for the error: the worker's name, and what is to go there.
         """
@@ -154,14 +154,14 @@ def _description(worker: Worker, asker: str) -> Devices:
 
 @cache
 def _host() -> str:
-    """What processes have in common that can share devices: machine, processes seen, and user."""
+    """Return what processes that can share devices have in common: machine, PIDs seen, user."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         machine = file.read().strip()
     return f"{machine} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
 
 
 def _named(device_map: dict[Any, Any]) -> dict[str, str]:
-    """The same with devices by their full names: programs say 0 or 'cuda' as well."""
+    """Return the same with devices by their full names: programs say 0 or 'cuda' as well."""
     return {_name(here): _name(there) for here, there in device_map.items()}
 
 

@@ -39,7 +39,7 @@ from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
 
-__all__ = ["Placed", "arrive", "carry", "has_own", "pack", "register", "unpack"]
+__all__ = ["Placed", "arrive", "carries", "carry", "has_own", "pack", "register", "unpack"]
 
 
 class Load:
@@ -226,6 +226,11 @@ class _Order:
 
 
 # Gradients.
+
+
+def carries(gradient: Any) -> bool:
+    """Tell whether a gradient is PyTorch's, or an array of CuPy's that goes as those do."""
+    return isinstance(gradient, torch.Tensor) or can_carry(gradient)
 
 
 def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:

@@ -19,22 +19,14 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from telegrad.distributed.optim.parameter_lock import alone_with
-from telegrad.graph import added
+from telegrad.distributed.parameter_lock import alone_with
 from telegrad.interop.torch.bridge import accumulator_of
 
-__all__ = ["accumulate", "completed", "hang", "has_node_hooks", "plainness"]
-
-
-def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Adds a gradient to ``.grad`` of a leaf of PyTorch's."""
-    # Passes of several threads may share the leaf.
-    with alone_with([leaf]):
-        leaf.grad = gradient if leaf.grad is None else added(leaf.grad, gradient)
+__all__ = ["completed", "hang", "has_node_hooks", "plainness"]
 
 
 def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
-    """A leaf's whole gradient as the hooks of its accumulation leave it; None if nothing is left.
+    """Return a leaf's whole gradient as the hooks of its accumulation leave it, if they do.
 
     The hooks of the tensor itself have run.
     """
@@ -53,7 +45,7 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
 
 
 def plainness() -> Callable[[torch.Tensor, torch.Tensor], bool]:
-    """What tells of a leaf and its gradient whether ``completed`` gives the gradient as it is."""
+    """Return what tells whether ``completed`` gives the gradient of a leaf as it is."""
     known, made, strided = _NODE_HOOKS.without, _NODE_HOOKS.made(), torch.strided
 
     def is_plain(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:
@@ -71,7 +63,7 @@ def plainness() -> Callable[[torch.Tensor, torch.Tensor], bool]:
 
 
 def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """The gradient in the leaf's layout, as PyTorch promises: what is expanded can't be changed."""
+    """Return the gradient in the leaf's layout, as PyTorch promises: writable, not expanded."""
     with torch.set_grad_enabled(gradient.requires_grad):
         made = torch.empty_like(leaf, dtype=gradient.dtype, device=gradient.device)
         return made.copy_(gradient)
@@ -102,7 +94,7 @@ def _lent(leaf: torch.Tensor, gradient: torch.Tensor, hooks: list[Any]) -> torch
 class _NodeHooks:
     """Finds the hooks that users hung on the ``AccumulateGrad`` nodes of leaves.
 
-    PyTorch tells of a node's hooks only whoever hangs another one there. That is slow for something
+    PyTorch shows a node's hooks to what hangs another one there, alone. That is slow for something
     that hardly any leaf has, so a leaf that had none is remembered, together with how many hooks of
     any kind had been made by then, which PyTorch counts. Only if there are more is it asked again.
     """
@@ -119,7 +111,7 @@ class _NodeHooks:
         return RemovableHandle.next_id - self._own
 
     def hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
-        """Makes hooks that count as telegrad's, and gives their handles."""
+        """Make hooks that count as telegrad's, and give their handles."""
         with self._lock:
             return self._hang(hooks)
 
@@ -129,7 +121,7 @@ class _NodeHooks:
         return handles
 
     def of(self, leaf: torch.Tensor) -> tuple[list[Any], list[Any]] | None:
-        """The hooks that run before and after the leaf's node; None if there are none."""
+        """Return the hooks that run before and after the leaf's node; None if there are none."""
         known = self.without.get(id(leaf))
         # Telegrad's are counted after they are made: others' can't hide behind them.
         if known is not None and known[1] == self.made():

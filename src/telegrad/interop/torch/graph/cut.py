@@ -86,7 +86,7 @@ def cut_apart(nodes: Iterable[Any], keep_graph: bool) -> Cut | None:
 
 
 def _follow_apart(start: Any, region: Region, seen: dict[Any, Region]) -> bool:
-    """Notes the ends behind a node; False if others lead there, too, or one leads on."""
+    """Note the ends behind a node; False if others lead there, too, or one leads on."""
     if start in seen:
         return seen[start] is region
     seen[start] = region
@@ -150,7 +150,7 @@ def _is_reached(tap: Tap, walk: Walk) -> bool:
 
 
 def _by_marks(walk: Walk, marks: dict[Any, int], taps: Iterable[Tap]) -> list[Region]:
-    """The regions of nodes with the same marks, in place of those that the walk found."""
+    """Return the regions of nodes with the same marks, in place of those that the walk found."""
     distinct = dict.fromkeys([marks[node] for node in walk.following])
     regions = {mark: Region(next_key()) for mark in distinct}
     for end in [*walk.ends.values(), *walk.leaves.values()]:
@@ -203,7 +203,7 @@ def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
 
 
 def _find_taken(regions: Sequence[Region], walk: Walk, marks: dict[Any, int]) -> None:
-    """Finds the exits whose cotangents are taken, and the edges inside that lead there."""
+    """Find the exits whose cotangents are taken, and the edges inside that lead there."""
     if marks or walk.comes_back:
         _find_ways_on(regions, walk, marks)
     for region in regions:

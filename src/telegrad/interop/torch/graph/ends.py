@@ -51,7 +51,7 @@ Slot = tuple[Node, int, int]
 
 
 def over(cotangent: torch.Tensor, recorded: bool, for_message: bool = False) -> Any:
-    """A cotangent of PyTorch's as telegrad's graph takes it.
+    """Return a cotangent of PyTorch's as telegrad's graph takes it.
 
     `for_message`: all that lies behind is a message, so one of a device may stay there.
     """
@@ -77,7 +77,7 @@ def _taken_over(cotangent: torch.Tensor, recorded: bool, for_message: bool) -> A
 
 
 def _with_hooks(place: TorchEdge, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:
-    """A complete cotangent as the hooks of its tensor leave it."""
+    """Return a complete cotangent as the hooks of its tensor leave it."""
     edge = GradientEdge(*place)
     # Not torch.autograd.grad: before PyTorch 2.13 its checks fail at nodes that Python defines.
     found: tuple[torch.Tensor] = ENGINE.run_backward(
@@ -100,7 +100,7 @@ class End(msgspec.Struct, eq=False, kw_only=True):
         self.is_shared = False
 
     def reached_from(self, source: Any) -> None:
-        """Notes a region or an entry that leads here."""
+        """Note a region or an entry that leads here."""
         if not self.source:
             self.source = id(source)
         elif self.source != id(source):

@@ -1,7 +1,7 @@
 """Taking cotangents where they leave a region of PyTorch's graph, by hooks on its nodes.
 
 See the note EXITS in ``region.py`` for why. Other passes, of other threads or within this
-one, may run the same nodes meanwhile: what they do there is left alone.
+one, may run the same nodes at that time: what they do there is left alone.
 """
 
 import ctypes
@@ -23,8 +23,9 @@ _CURRENT = "telegrad.region"
 
 
 def _stash(what: Any) -> None:
-    """Makes an object follow this thread's passes into the threads of PyTorch's engine."""
+    """Make an object follow this thread's passes into the threads of PyTorch's engine."""
     if _STEALS:
+        # Python itself has nothing that counts a reference which it does not hold.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
     torch._C._stash_obj_in_tls(_CURRENT, what)
 
@@ -46,7 +47,7 @@ _STEALS = _takes_over_references()
 
 
 def _current() -> Any:
-    """What takes for the pass that this thread works for, if any.
+    """Return what takes for the pass that this thread works for, if any.
 
     PyTorch's engine has threads of its own for other devices; a thread's objects follow a pass into
     them, and so say whose pass it is.
@@ -107,14 +108,14 @@ class ExitCapture:
         return self._task is not None and torch._C._current_graph_task_id() == self._task
 
     def _tap(self, place: TorchEdge, cotangents: Any) -> None:
-        """Notes the whole cotangent of a place, as the hooks of its tensor left it."""
+        """Note the whole cotangent of a place, as the hooks of its tensor left it."""
         if self._is_current():
             cotangent = cotangents[place[1]]
             if cotangent is not None:
                 self.tapped[place] = cotangent
 
     def _take(self, edges: list[tuple[int, TorchEdge]], contributions: Any, cotangents: Any) -> Any:
-        """Notes the cotangents that a node gives to the places outside, and gives zeros instead."""
+        """Note the cotangents that a node gives to the places outside, and give zeros instead."""
         if not self._is_current():
             return None
         left = list(contributions)

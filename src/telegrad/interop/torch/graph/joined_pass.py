@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from telegrad.autograd.anomaly import refuse_nan
+from telegrad.distributed.frameworks import accumulate
 from telegrad.engine import OrderedTask, are_captured, keep_retained
 from telegrad.errors import InternalError
-from telegrad.interop.torch.graph.accumulation import accumulate, completed
+from telegrad.interop.torch.graph.accumulation import completed
 from telegrad.interop.torch.graph.cut import cut_walk
 from telegrad.interop.torch.graph.replicas import accumulate_replicated, module_of
 from telegrad.interop.torch.graph.walk import Walk
@@ -22,7 +23,7 @@ def run_joined(
     recorded: bool,
     targets: dict[Any, Any] | None,
 ) -> None:
-    """Runs a pass of this process alone through both graphs.
+    """Run a pass of this process alone through both graphs.
 
     Without targets, ``.grad`` of PyTorch's leaves accumulates as ``backward`` promises.
     """

@@ -76,7 +76,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         return not (self.taken or self.taps)
 
     def lead_in(self, place: TorchEdge) -> None:
-        """Notes an edge into the region."""
+        """Note an edge into the region."""
         self.places.setdefault(place, len(self.places))
 
     def slot(self, place: TorchEdge) -> Slot:
@@ -84,7 +84,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         return self, self.places[place], len(self.places)
 
     def finish(self, keep_graph: bool) -> None:
-        """Called when everything that leads in or out is known."""
+        """Take what leads in or out, once all of it is known."""
         self.keep_graph = keep_graph
         edges: dict[Any, None] = {}
         for place, goal in self.exits.items():
@@ -96,7 +96,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
             self.edges = (*edges, AllLeaves([*self.leaves.values()]))
 
     def find_taken(self) -> None:
-        """Finds the exits whose cotangents are taken; ``cut.py`` adds the edges."""
+        """Find the exits whose cotangents are taken; ``cut.py`` adds the edges."""
         is_left = self.goes_on or any(type(goal) is Region for goal in self.exits.values())
         for place, goal in self.exits.items():
             if goal.is_shared and (is_left or goal.has_hooks):
@@ -159,7 +159,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
     def _captured(
         self, places: tuple[TorchEdge, ...], given: tuple[Any, ...], recorded: bool
     ) -> Sequence[Any]:
-        """What PyTorch captures at each exit."""
+        """Return what PyTorch captures at each exit."""
         try:
             # By position, since names cost: allow_unreachable and accumulate_grad come last.
             # PyTorch captures only if there is an exit; without one no leaf is there to accumulate.
@@ -179,7 +179,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
     def _contributions(
         self, results: Sequence[Any], given: tuple[Any, ...], recorded: bool
     ) -> list[Any]:
-        """What goes along each of the edges, given what there is at each exit."""
+        """Return what goes along each of the edges, given what there is at each exit."""
         found: dict[Any, Any] = {}
         bundled: list[Any] = []
         is_for_leaf = False
@@ -204,7 +204,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         return list(found.values())
 
     def _part(self, found: dict[Any, Any], results: Sequence[Any], given: Iterable[Any]) -> None:
-        """Gives a leaf's gradient memory of its own where something else has the same."""
+        """Give a leaf's gradient memory of its own where something else has the same."""
         memories = [*map(_memory, results), *map(_memory, given)]
         if len(set(memories)) == len(memories):
             return
@@ -217,7 +217,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
 def _parted(
     gradients: Sequence[Any], captured: Sequence[Any], given: Sequence[Any]
 ) -> Sequence[Any]:
-    """The gradients of leaves, the last of what was captured, each in memory of its own."""
+    """Return the gradients of leaves, the last of what was captured, each in memory of its own."""
     memories = [*map(_memory, captured), *map(_memory, given)]
     if len(set(memories)) == len(memories):
         return gradients
@@ -234,7 +234,7 @@ def _bundle(parts: list[Any]) -> Bundle | None:
 
 
 def _memory(tensor: torch.Tensor | None) -> int | None:
-    """The address of a tensor's numbers; None for lazy zeros, which have none."""
+    """Return the address of a tensor's numbers; None for lazy zeros, which have none."""
     if tensor is None:
         return None
     try:

@@ -17,7 +17,7 @@ import torch
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from telegrad.distributed.optim.parameter_lock import alone_with
+from telegrad.distributed.parameter_lock import alone_with
 from telegrad.errors import GradientError
 from telegrad.interop.torch.bridge import accumulator_of
 from telegrad.interop.torch.graph.ends import ENGINE
@@ -71,7 +71,7 @@ def has_replicas() -> bool:
 
 
 def module_of(leaf: torch.Tensor) -> DistributedDataParallel | None:
-    """The replicated module that a leaf is a parameter of."""
+    """Return the replicated module that a leaf is a parameter of."""
     if not _PARAMETERS:
         return None
     found = [module for module, ids in list(_PARAMETERS.items()) if id(leaf) in ids]
@@ -84,7 +84,7 @@ def accumulate_replicated(
     gradient: torch.Tensor,
     finished: set[DistributedDataParallel],
 ) -> None:
-    """Adds a whole gradient to ``.grad`` as PyTorch does: with the last one come the averages.
+    """Add a whole gradient to ``.grad`` as PyTorch does: with the last one come the averages.
 
     `finished` has the modules whose averages have come in this pass: PyTorch would take nothing
     more, and not say so.
@@ -145,7 +145,7 @@ class Lending:
             leaf.grad = None if earlier is None else earlier.clone()
 
     def give_back(self) -> dict[Any, Any]:
-        """Puts ``.grad`` back; returns what the reducer left there."""
+        """Put ``.grad`` back; return what the reducer left there."""
         found: dict[Any, Any] = {}
         for leaf, before in self._before.items():
             if leaf.grad is not None:

@@ -27,7 +27,7 @@ from telegrad.interop.torch.graph.accumulation import hang, has_node_hooks
 from telegrad.interop.torch.graph.replicas import module_of
 from telegrad.interop.torch.values.tensors import is_dense
 
-__all__ = ["note", "parameter_of", "succeed", "successor_of"]
+__all__ = ["note", "parameter_of", "stepped", "successor"]
 
 _swap: Any = torch._C._swap_tensor_impl
 _count_holders: Any = torch._C._storage_Use_Count
@@ -48,7 +48,7 @@ def _is_alone(parameter: torch.Tensor) -> bool:
     return bool(asked._use_count() == 1 and _count_holders(asked.untyped_storage()._cdata) <= 2)
 
 
-def successor_of(parameter: Any, gradient: torch.Tensor) -> Any:
+def successor(parameter: Any, gradient: torch.Tensor) -> Any:
     """Return a copy of a parameter for a step to write into; None if it is to be stepped in place.
 
     A sparse gradient touches some rows of what may be a large table, which no graph saves: in place
@@ -71,8 +71,12 @@ def successor_of(parameter: Any, gradient: torch.Tensor) -> Any:
     return made
 
 
-def succeed(parameter: torch.Tensor, successor: torch.Tensor) -> None:
-    """Give a parameter the value of its successor; what was saved of it before stays as it was."""
+def stepped(parameter: torch.Tensor, successor: torch.Tensor | None) -> None:
+    """See ``Parameters`` in ``distributed/frameworks.py``."""
+    if successor is None:
+        # PyTorch's fused optimisers don't tell.
+        torch.autograd.graph.increment_version(parameter)
+        return
     former: Any = successor
     if parameter._version != former._telegrad_version:
         # An optimiser with a list of its own has stepped the parameter itself.

@@ -80,7 +80,7 @@ class NodeView:
 
 
 def view(node: Any) -> Any:
-    """A node of PyTorch's graph as it is shown; None where there is none."""
+    """Return a node of PyTorch's graph as it is shown; None where there is none."""
     if node is None:
         return None
     crossing = getattr(node, "crossing", None)

@@ -34,7 +34,7 @@ _ROOTS: Final = "roots"
 
 
 def grouped(nodes: Iterable[Any]) -> Iterator[tuple[Entry, Any]]:
-    """The entries among nodes that a pass begins with and right behind them, with their groups."""
+    """Return the entries among a pass's first nodes and right behind them, with their groups."""
     for node in nodes:
         if type(node) is Entry:
             yield node, _ROOTS
@@ -61,7 +61,7 @@ class Walk(msgspec.Struct, eq=False):
     values: dict[Any, torch.Tensor] = {}
     """The tensors of leaves and taps."""
     behind: list[Any] = []
-    """The nodes of telegrad's behind landings, for whoever walks its graph too."""
+    """The nodes of telegrad's behind landings, for what walks its graph too."""
     boundaries: list[Any] = []
     """Nodes of telegrad's behind which other workers are."""
     is_shared: bool = False
@@ -81,7 +81,7 @@ class Walk(msgspec.Struct, eq=False):
 
     @classmethod
     def of_both(cls, nodes: Iterable[Any], targets: Iterable[Any] = ()) -> "Walk":
-        """Walks both graphs from nodes of telegrad's, to all entries that are behind them."""
+        """Walk both graphs from nodes of telegrad's, to all entries that are behind them."""
         walk = cls()
         walk.want(targets)
         seen: set[Any] = set()
@@ -104,7 +104,7 @@ class Walk(msgspec.Struct, eq=False):
         return walk
 
     def enter(self, entry: Entry, group: Any) -> None:
-        """Walks PyTorch's graph from an entry that has not been met."""
+        """Walk PyTorch's graph from an entry that has not been met."""
         place = entry.place
         if place is not None and type(place[0]) not in ENDS:
             region = self.regions.get(group)
@@ -120,7 +120,7 @@ class Walk(msgspec.Struct, eq=False):
         self.ways[entry] = (end,)
 
     def _follow(self, start: Any, region: Region) -> None:
-        """Notes in the region what lies behind a node, up to the ends of the graph."""
+        """Note in the region what lies behind a node, up to the ends of the graph."""
         following, region_of, exits = self.following, self.region_of, region.exits
         stack = [start]
         while stack:
@@ -143,7 +143,7 @@ class Walk(msgspec.Struct, eq=False):
                 stack.extend(reversed(inner))
 
     def _end_at(self, node: Any, source: Any) -> Leaf | Landing | Former:
-        """What ends PyTorch's graph at a node that does; `source` leads there."""
+        """Return what ends PyTorch's graph at a node that does; `source` leads there."""
         found = self.ends.get(node)
         if found is not None:
             self.meets = True

@@ -20,7 +20,7 @@ is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
-    """The numbers of a tensor, read-only.
+    """Return the numbers of a tensor, read-only.
 
     They are in its memory where that is the CPU's and NumPy has the dtype.
     """
@@ -41,7 +41,7 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
 
 
 def tensor_over(array: Any, dtype: torch.dtype, device: torch.device = CPU) -> torch.Tensor:
-    """A tensor over the array's memory; a copy where that is read-only or must be another."""
+    """Return a tensor over the array's memory; a copy if that is read-only or must be another."""
     if type(array) is not np.ndarray:
         array = np.asarray(array).view(np.ndarray)
     if not array.flags.writeable:

@@ -1,25 +1,29 @@
 """How torch tensors with a tangent travel: primal, tangent, and what mentions their level."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from telegrad.distributed.contexts.dual_levels import LevelRegistry, Mention
-from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
+from telegrad.distributed.contexts.tensor_kind import CarriedDual
 from telegrad.interop.torch.devices.placement import Placed
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.levels import bind, current, make_dual, tangent_of
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.forward.levels import Level
 
-__all__ = ["CarriedTorchDual", "carry", "register"]
+__all__ = ["CarriedTorchDual", "beside", "carry", "register"]
+
+_SOME_LEVEL: Final = Level()
+"""The level of all tangents of stand-ins: only the order of levels matters, and there is one."""
 
 
 class CarriedTorchDual(CarriedDual):
     """A dual torch tensor between two workers."""
 
-    __slots__ = ("device", "mention", "primal", "tangent")
+    __slots__ = ("device", "is_dual", "mention", "primal", "tangent")
 
     def __init__(
         self,
@@ -35,21 +39,29 @@ class CarriedTorchDual(CarriedDual):
         self.mention = mention
 
     def arrive(self, book: LevelRegistry) -> Any:
-        """The dual tensor; the primal alone if the level has closed meanwhile."""
+        """Return the dual tensor; the primal alone if the level has closed since."""
         (level,) = book.meet([self.mention])
+        self.is_dual = level is not None
         if level is None:
             return self.primal
         bind(level)
         return make_dual(self.primal, self.tangent)
 
     def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
-        """Two, also where the level has closed meanwhile."""
-        found = flatten(arrived)
-        return found if len(found) == 2 else [arrived, wrap(None)]
+        """Two, also where the level has closed since."""
+        tangent = wrap(None)
+        if self.is_dual:
+            arrived.tangents = beside(tangent)
+        return [arrived, tangent]
+
+
+def beside(tangent: Tensor) -> dict[Any, Tensor]:
+    """Return the tangents of a stand-in that has this one."""
+    return {_SOME_LEVEL: tangent}
 
 
 def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
-    """Replaces dual torch tensors by what travels."""
+    """Replace dual torch tensors by what travels."""
     for i, value in enumerate(values):
         device, tensor = None, value
         if isinstance(value, Placed):
@@ -62,7 +74,7 @@ def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
 
 
 def register() -> None:
-    """Makes what travels known to the serialiser."""
+    """Make what travels known to the serialiser."""
     kinds.register(CarriedTorchDual, _to_parts, _from_parts, tag="torch.dual")
 
 

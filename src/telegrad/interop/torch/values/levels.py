@@ -44,17 +44,17 @@ def tangent_of(tensor: torch.Tensor) -> Any:
 
 
 def primal_of(tensor: torch.Tensor) -> Any:
-    """The tensor without its tangent; its history stays."""
+    """Return the tensor without its tangent; its history stays."""
     return _unpack_dual(tensor).primal
 
 
 def make_dual(primal: torch.Tensor, tangent: torch.Tensor) -> Any:
-    """The pair as one tensor, at the level that is bound."""
+    """Return the pair as one tensor, at the level that is bound."""
     return _make_dual(primal, tangent)
 
 
 def current() -> Level:
-    """What stands for the level that is open."""
+    """Return what stands for the level that is open."""
     with _lock:
         return _watch() if _bound is None else _bound
 
@@ -78,7 +78,7 @@ def bind(level: Level) -> None:
 
 
 def _leave(level: Level) -> None:
-    """A shadow closed: so does PyTorch's level in this process."""
+    """Close PyTorch's level in this process, since a shadow closed."""
     global _bound
     with _lock:
         if _bound is level:
@@ -87,7 +87,7 @@ def _leave(level: Level) -> None:
 
 
 def _watch() -> Level:
-    """A Level for the one that a user of this process entered; closes with it."""
+    """Return a Level for the one that a user of this process entered; closes with it."""
     global _bound, _watched
     level = _bound = Level()
     memory = np.zeros(())

@@ -42,7 +42,7 @@ _TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 def register() -> None:
-    """Makes torch tensors known to the serialiser."""
+    """Make torch tensors known to the serialiser."""
     kinds.register(torch.Tensor, to_parts, from_parts, tag="torch.Tensor", check=check)
     kinds.register(
         torch.nn.Parameter, to_parts, parameter_from_parts, tag="torch.nn.Parameter", check=check
@@ -52,7 +52,7 @@ def register() -> None:
 def to_parts(
     tensor: torch.Tensor, device: str | None = None
 ) -> tuple[list["np.ndarray[Any, Any]"], Any]:
-    """The arrays of a tensor, and what they don't tell: often only whether it requires grad.
+    """Return the arrays of a tensor, and what they don't tell: often only whether it requires grad.
 
     `device`: where it is to arrive, if it is not on the CPU here.
     """
@@ -86,7 +86,7 @@ def to_parts(
 
 
 def _in_memory_order(tensor: torch.Tensor) -> tuple[list[int], torch.Tensor]:
-    """The axes as they lie in memory, and the tensor with them; none, and itself, if not dense."""
+    """Return the axes as they lie in memory, and the tensor so; none, and itself, if not dense."""
     if not tensor.is_contiguous():
         strides = tensor.stride()
         order = sorted(range(tensor.ndim), key=lambda axis: -strides[axis])
@@ -97,7 +97,7 @@ def _in_memory_order(tensor: torch.Tensor) -> tuple[list[int], torch.Tensor]:
 
 
 def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
-    """A tensor over the memory of the arrays, or on the device that it was sent to."""
+    """Return a tensor over the memory of the arrays, or on the device that it was sent to."""
     # Whichever thread reads a message makes its tensors, and may be in inference mode or transform.
     if _is_inferring() or _is_transforming():
         return run_ordinarily(partial(_built, parts, facts))
@@ -130,7 +130,7 @@ def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
 
 
 def _reordered(tensor: torch.Tensor, order: Any) -> torch.Tensor:
-    """The tensor whose axes lie in memory in this order."""
+    """Return the tensor whose axes lie in memory in this order."""
     axes = list(range(tensor.ndim))
     if sorted(order) != axes:
         raise ProtocolViolation(
@@ -159,7 +159,7 @@ def parameter_from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> tor
 
 
 def _raw(dense: torch.Tensor) -> tuple[str | None, "np.ndarray[Any, Any]"]:
-    """A dense tensor as an array, with the dtype's name where the array's is another."""
+    """Return a dense tensor as an array, with the dtype's name where the array's is another."""
     plain = dense.clone() if dense._is_zerotensor() else dense.resolve_conj().resolve_neg()
     if plain.dtype in _NATIVE:
         return None, plain.contiguous().numpy()
@@ -195,7 +195,7 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def check(tensor: torch.Tensor) -> None:
-    """Raises for a tensor that can't be sent."""
+    """Raise for a tensor that can't be sent."""
     kind = type(tensor)
     is_plain = kind in _TYPES and tensor.dtype in _NATIVE and tensor.layout is _STRIDED
     if is_plain and tensor.is_cpu and not tensor.is_nested and not is_transformed(tensor):
