@@ -104,7 +104,7 @@ def accuracy(model: Split, x: Tensor, labels: np.ndarray[Any, Any]) -> float:
 
 
 def train_step(model: Split, optimizer: DistributedOptimizer, x: Tensor, labels: Tensor) -> float:
-    """One update of all layers; the loss before it."""
+    """Update all layers once; return the loss before it."""
     with dist_autograd.context() as context_id:
         loss = nn.functional.cross_entropy(model(x), labels)
         dist_autograd.backward(context_id, [loss])
@@ -115,7 +115,7 @@ def train_step(model: Split, optimizer: DistributedOptimizer, x: Tensor, labels:
 def train(
     epochs: int, out: Path, progress: Progress, seed: int = 0
 ) -> tuple[list[float], float, float]:
-    """Trains over a cluster: the losses, the held-out accuracy, the largest difference."""
+    """Train over a cluster: the losses, the held-out accuracy, the largest difference."""
     images, labels = digits()
     order = np.random.default_rng(seed).permutation(len(images))
     images, labels = images.reshape(-1, 64)[order], labels[order]

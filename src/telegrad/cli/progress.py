@@ -43,7 +43,7 @@ class PlainProgress:
         print(f"{steps} steps over {placed}", flush=True)
 
     def step(self, done: Step) -> None:
-        """One step is done."""
+        """Note that one step is done."""
         self._done += 1
         now = time.monotonic()
         if now - self._last < self._every and self._done < self._steps:

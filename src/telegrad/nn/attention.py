@@ -207,7 +207,7 @@ class MultiheadAttention(Module):
     def _mask(
         self, query: Tensor, key: Tensor, padding: Any, attn_mask: Any, is_causal: bool
     ) -> Tensor | None:
-        """One mask for scores of axes (item, head, query, key), or None."""
+        """Return one mask for scores of axes (item, head, query, key), or None."""
         items, queries, _ = query.shape
         heads, keys, dtype = self.num_heads, key.shape[1], query.dtype
         found: Tensor | None = None

@@ -67,7 +67,7 @@ class _Numbered(Module):
 
     @classmethod
     def _of(cls, modules: dict[str, Module]) -> "_Numbered":
-        """One with these modules, which had these names."""
+        """Return one with these modules, which had these names."""
         raise NotImplementedError
 
 

@@ -191,7 +191,7 @@ def trunc_normal_(
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """How many values each output reads, and how many outputs read each value."""
+    """Return how many values each output reads, and how many outputs read each value."""
     if tensor.ndim < 2:
         raise ShapeError(
             f"expected a weight with at least two axes, got shape {tensor.shape}: the fan of "

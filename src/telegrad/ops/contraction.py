@@ -55,7 +55,7 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
 
 @lru_cache(maxsize=4096)
 def _explicit(subscripts: str, ndims: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
-    """One letter for each axis of each operand, and the letters of the result."""
+    """Return one letter for each axis of each operand, and the letters of the result."""
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ndims):
@@ -152,7 +152,7 @@ def _step(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
 
 
 def _order(tensors: list[Tensor], terms: list[str], result: str) -> list[tuple[int, int]]:
-    """Which two operands to contract, step by step; each result goes to the end of the list."""
+    """Return which two operands to contract, step by step; a result goes to the end of the list."""
     shapes = [np.broadcast_to(np.float64(0), x.shape) for x in tensors]
     path: Any = np.einsum_path(f"{','.join(terms)}->{result}", *shapes, optimize="greedy")[0]
     steps: list[tuple[int, int]] = []

@@ -129,7 +129,7 @@ class Places:
 
 
 def _rounds(places: Any) -> Iterator[Any]:
-    """Which values come in each round: the first for every place, then the second, …"""
+    """Return which values come in each round: the first for every place, then the second, …"""
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))

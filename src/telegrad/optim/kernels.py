@@ -54,7 +54,7 @@ def scale(y: Any, factor: float) -> None:
 
 
 def remembered(state: dict[str, Any], name: str, like: Any) -> Any:
-    """Numbers in the state of a parameter; zeros at first, as when an option was just set."""
+    """Return numbers in a parameter's state; zeros at first, as when an option was just set."""
     kept = state.get(name)
     if kept is None:
         kept = state[name] = np.zeros_like(like)
@@ -62,13 +62,13 @@ def remembered(state: dict[str, Any], name: str, like: Any) -> Any:
 
 
 def scratch(like: Any, which: str = "step") -> Any:
-    """Memory of the size and dtype of `like`, valid until the thread asks for `which` again."""
+    """Return memory of the size and dtype of `like`, valid until the thread asks again."""
     if type(like) is not np.ndarray:
         return np.empty_like(like)
     return lent(which, like.size, like.dtype)
 
 
 def flat(array: Any) -> Any:
-    """All numbers of an array on one axis, complex ones as two; a view where it is contiguous."""
+    """Return all numbers of an array on one axis, complex ones as two; a view if contiguous."""
     line = array.ravel()
     return line.view(line.real.dtype) if line.dtype.kind == "c" else line

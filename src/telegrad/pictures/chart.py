@@ -133,7 +133,7 @@ def _height(y: float, log_y: bool) -> float:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers between `low` and `high`."""
+    """Return about five round numbers between `low` and `high`."""
     rough = (high - low) / 5
     size = 10 ** math.floor(math.log10(rough))
     step = next(s * size for s in (1, 2, 5, 10) if s * size >= rough)

@@ -98,7 +98,7 @@ def lane_graph(
 
 
 def _arrow(start: tuple[float, float], end: tuple[float, float], look: str) -> str:
-    """From the right side of one box to the left side of another, given by their corners."""
+    """Draw from the right side of one box to the left side of another, given by their corners."""
     x1, y1 = start[0] + _BOX_WIDTH, start[1] + _BOX_HEIGHT / 2
     x2, y2 = end[0], end[1] + _BOX_HEIGHT / 2
     bend = (x1 + x2) / 2
@@ -109,7 +109,7 @@ def _arrow(start: tuple[float, float], end: tuple[float, float], look: str) -> s
 def _columns(
     dots: Mapping[Hashable, Dot], edges: Sequence[tuple[Hashable, Hashable]]
 ) -> dict[Hashable, int]:
-    """Each node's column: one more than the largest of those that lead to it."""
+    """Return each node's column: one more than the largest of those that lead to it."""
     missing = dict.fromkeys(dots, 0)
     following: dict[Hashable, list[Hashable]] = {key: [] for key in dots}
     for start, end in edges:

@@ -57,7 +57,7 @@ def _recurrence(xp: Any, start: Any, factor: Any, axis: int) -> Any:
 
 
 def _before(xp: Any, x: Any, axis: int) -> Any:
-    """For each place the product of all that stand before it."""
+    """Return for each place the product of all that stand before it."""
     products = xp.cumulative_prod(x, axis=axis, include_initial=True)
     return xp.getitem(products, index=_along(axis, slice(0, -1)))
 
@@ -92,7 +92,7 @@ CUMULATIVE_PROD = Primitive(
 
 
 def _others(xp: Any, s: Any) -> Any:
-    """For each element the product of the others that it was multiplied with."""
+    """Return for each element the product of the others that it was multiplied with."""
     x, shape = s.x, s.x_shape
     reduced = reduced_axes(s.axis, len(shape))
     rest = tuple(axis for axis in range(len(shape)) if axis not in reduced)

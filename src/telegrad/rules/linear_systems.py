@@ -127,7 +127,7 @@ def _singular_cofactor_derivative(xp: Any, v: Any, x: Any) -> Any:
 
 
 def _products_without_two(xp: Any, values: Any) -> Any:
-    """At (i, j) the product of all values but the i-th and the j-th; zero for i = j."""
+    """Return at (i, j) the product of all values but the i-th and the j-th; zero for i = j."""
     n = values.shape[-1]
     one = xp.eye(n, dtype=xp.dtype_of(values))
     left_out = xp.reshape(one, (n, 1, n)) + xp.reshape(one, (1, n, n))

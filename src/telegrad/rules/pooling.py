@@ -25,7 +25,7 @@ def _put_back(xp: Any, g: Any, s: Any) -> Any:
 
 
 def _flat(xp: Any, g: Any, s: Any) -> Any:
-    """Zeros: which element was chosen does not change with the numbers, but for ties."""
+    """Return zeros: which element was chosen does not change with the numbers, but for ties."""
     return xp.zeros(s.which_shape, dtype=xp.dtype_of(g))
 
 

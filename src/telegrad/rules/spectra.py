@@ -31,7 +31,7 @@ _PHASE_TOLERANCE = 1e-2
 
 
 def _apart(xp: Any, values: Any) -> Any:
-    """At (i, j) the j-th value less the i-th, and 1 on the diagonal, to divide by."""
+    """Return at (i, j) the j-th value less the i-th, and 1 on the diagonal, to divide by."""
     apart = xp.expand_dims(values, axis=-2) - xp.expand_dims(values, axis=-1)
     return apart + identity_like(xp, apart)
 
@@ -105,7 +105,7 @@ EIGVALSH = Primitive(
 
 
 def _squares_apart(xp: Any, values: Any) -> Any:
-    """At (i, j) the j-th value squared less the i-th, and 1 on the diagonal, to divide by."""
+    """Return at (i, j) the j-th value squared less the i-th; 1 on the diagonal, to divide by."""
     across, down = xp.expand_dims(values, axis=-2), xp.expand_dims(values, axis=-1)
     apart = (across - down) * (across + down)
     return apart + identity_like(xp, apart)

@@ -72,7 +72,7 @@ def as_inputs(name: str, inputs: Sequence[Any], *, is_floating: bool = False) ->
 
 
 def _beside_others(tensors: list[Tensor]) -> list[Tensor]:
-    """Constants made by NumPy go where the others are: rules make zeros without knowing where."""
+    """Move constants of NumPy's to the others: rules make zeros without knowing where."""
     backends = [backend_of(x.array) for x in tensors]
     other = next((xp for xp in backends if not xp.is_numpy), None)
     if other is None:

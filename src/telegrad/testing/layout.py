@@ -16,7 +16,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def differentiable(array: Any) -> bool:
-    """Whether values of this dtype carry derivatives."""
+    """Tell whether values of this dtype carry derivatives."""
     return bool(array.dtype.kind in "fc")
 
 
@@ -66,7 +66,7 @@ class Layout:
         return arrays
 
     def place(self, index: int) -> str:
-        """Where a coordinate of the vector lies, in words: ``1[0, 2]``."""
+        """Return where a coordinate of the vector lies, in words: ``1[0, 2]``."""
         for number, (shape, two, length) in enumerate(
             zip(self._shapes, self._is_complex, self._lengths())
         ):

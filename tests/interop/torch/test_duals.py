@@ -9,9 +9,12 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 from tests.interop.torch import handlers as handlers
 from torch.autograd import forward_ad
 
+import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import LevelError
+from telegrad.interop.torch.framework import Torch
 from telegrad.interop.torch.values import duals, levels
+from telegrad.tensors import wrap
 from telegrad.tensors.forward.levels import Level
 
 
@@ -129,6 +132,14 @@ def test_what_arrives_after_its_level_closed_is_ordinary():
     with forward_ad.dual_level():
         assert parts_of(found) == ([5, 7], None)
         assert parts_of(kept.to_here()) == ([5, 7], None)
+
+
+def test_what_lost_its_tangent_since_it_came_is_recorded_without():
+    leaf = tg.tensor([1.0, 2.0], requires_grad=True)
+    # As when its level closes between the two.
+    stand_in = wrap(None, (leaf * 3).node, duals.beside(wrap(None)))
+    Torch().join(torch.ones(2), stand_in).sum().backward()
+    assert leaf.grad.tolist() == [3, 3]
 
 
 def scale_and_triple(value, w):

@@ -21,7 +21,7 @@ def _bordered(x: Any, pads: Any, value: float) -> Any:
 
 
 def _parts(shape: Any, how: dict[str, Any]) -> list[Any]:
-    """For each element of a window, where it lies for all windows at once."""
+    """Return, for each element of a window, where it lies for all windows at once."""
     axes = tuple(range(2, len(shape)))
     windows = (*shape, *how["sizes"])
     return [at for at, _ in offsets(windows, axes, how["strides"], how["dilations"])]

@@ -68,7 +68,7 @@ def reciprocal(x: Any) -> Any:
 
 
 def floor_divide(x: Any, y: Any) -> Any:
-    """Infinities as in ``floor(x / y)``, where NumPy has NaN or -1."""
+    """Give infinities as in ``floor(x / y)``, where NumPy has NaN or -1."""
     infinite = np.isinf(x) | np.isinf(y)
     if not infinite.any():
         return np.floor_divide(x, y)
@@ -77,7 +77,7 @@ def floor_divide(x: Any, y: Any) -> Any:
 
 
 def tanh(x: Any) -> Any:
-    """At complex infinities the imaginary zero has the sign of the argument's imaginary part."""
+    """Give the imaginary zero at complex infinities the sign of the imaginary argument."""
     result = np.tanh(x)
     if result.dtype.kind != "c":
         return result
@@ -150,7 +150,7 @@ def broadcast_to(x: Any, shape: Any) -> Any:
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """Without NumPy's Python wrapper: every pass from a scalar begins with one."""
+    """Go without NumPy's Python wrapper: every pass from a scalar begins with one."""
     out = np.empty(shape, dtype, device=device)
     out.fill(1)
     return out
@@ -161,7 +161,7 @@ def reshape(x: Any, shape: Any) -> Any:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
-    """Without NumPy's Python wrapper, which takes three times as long for a small array."""
+    """Go without NumPy's Python wrapper, which takes thrice as long for a small array."""
     return x.astype(dtype, copy=copy)
 
 

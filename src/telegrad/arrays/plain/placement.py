@@ -29,7 +29,7 @@ def places(length: int, size: int, stride: int, dilation: int) -> int:
 def offsets(
     shape: Sequence[int], axes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
-    """For each element of a window: where it lies in the value for all windows, and which it is."""
+    """Return, for each element of a window, where it lies for all windows, and which it is."""
     ndim = len(shape) - len(axes)
     if not all(shape[axis] for axis in axes):
         return

@@ -172,7 +172,7 @@ def _by_columns(
 
 
 def _units(x: Tensor) -> list[Tensor]:
-    """For each element of `x`, a tensor of its shape that is 1 there and 0 elsewhere."""
+    """Return for each element of `x` a tensor of its shape that is 1 there and 0 elsewhere."""
     units = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
     xp = backend_of(x.array)
     return [wrap(unit if xp.is_numpy else xp.asarray(unit)) for unit in units]

@@ -59,7 +59,7 @@ def scaled_dot_product_attention(
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None = None
 ) -> Tensor:
-    """How much each query looks at each key: a row sums to 1, or is 0 if it may look nowhere."""
+    """Return how much each query looks at each key: rows sum to 1, or 0 if it may look nowhere."""
     if query.ndim < 2 or key.ndim < 2 or query.shape[-1] != key.shape[-1]:
         raise ShapeError(
             f"expected queries and keys of axes (…, place, feature) with equal last axes, got "
@@ -77,7 +77,7 @@ def attention_weights(
 
 
 def masked(scores: Tensor, mask: Tensor) -> Tensor:
-    """Minus infinity where a mask of truth values is False; another mask is added."""
+    """Put minus infinity where a mask of truth values is False; add any other mask."""
     if mask.dtype.kind == "b":
         return where(mask, scores, -math.inf)
     if mask.dtype.kind != "f":

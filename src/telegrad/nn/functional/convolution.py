@@ -13,7 +13,7 @@ __all__ = ["conv2d", "pads_of", "pair"]
 
 
 def pair(value: Any, name: str) -> tuple[int, int]:
-    """One number for both place axes, or one for each."""
+    """Return a number for each place axis, given one for both or for each."""
     if isinstance(value, Integral):
         return int(value), int(value)
     given = tuple(value)

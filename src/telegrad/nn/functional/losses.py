@@ -307,7 +307,7 @@ def _check_classes(name: str, input: Tensor) -> None:
 
 
 def _check_stretches(name: str, what: str, weight: Tensor | None, input: Tensor) -> None:
-    """Weights may be stretched to the input, and not the other way round."""
+    """Refuse weights to which the input would be stretched; the other way round will do."""
     if weight is None:
         return
     try:

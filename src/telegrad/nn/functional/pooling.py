@@ -105,7 +105,7 @@ def _check_floating(name: str, input: Tensor) -> None:
 
 
 def _counts(input: Tensor, widths: tuple[int, int], how: Any, count_include_pad: bool) -> Any:
-    """How many elements each window averages: the overhang of ceil_mode never counts."""
+    """Return how many elements each window averages: the overhang of ceil_mode never counts."""
     by_axis = []
     for length, total, width, size, stride, (before, _) in zip(
         input.shape[2:],

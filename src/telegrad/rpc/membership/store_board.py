@@ -47,7 +47,7 @@ class StoreBoard:
         return found
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
     def _key(self, number: int) -> str:
         return f"{self._prefix}/{number}"

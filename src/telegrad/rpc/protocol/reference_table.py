@@ -144,7 +144,7 @@ class ReferenceTable:
         return entry, [Send(maker_of(rref), (AWAITED, rref))]
 
     def give_up_awaited(self, rrefs: Iterable[int]) -> list[Any]:
-        """Values that will never be created, since who asked for them gave up; return them."""
+        """Give up values that nobody waits to create any more; return them."""
         given_up = []
         for rref in rrefs:
             entry = self.owned.get(rref)
@@ -264,7 +264,7 @@ class ReferenceTable:
         return [Send(parent, (CHILD, fork)), *asked]
 
     def handle(self, frm: str, message: tuple[Any, ...]) -> list[Send]:
-        """Another worker's message came."""
+        """Take another worker's message."""
         match message:
             case (str() as kind, int() as rref, int() as fork, bool() as is_early) if kind == ADD:
                 entry, asked = self._find(rref, is_early)

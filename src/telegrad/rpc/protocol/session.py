@@ -170,7 +170,7 @@ class Session:
     # Events.
 
     def dials(self, attempt: object) -> bool:
-        """Somebody wants to dial; say whether nobody else does, and it may."""
+        """Begin to dial, unless somebody else does; tell whether it may."""
         if self.attempt is not None or self.outgoing is not None:
             return False
         self._step(Event.DIAL)
@@ -232,7 +232,7 @@ class Session:
         return effects
 
     def named(self, info: WorkerInfo, address: str) -> list[Effect]:
-        """Somebody says who the peer is now, and where it listens."""
+        """Take who the peer is now, and where it listens."""
         effects: list[Effect] = []
         is_another = info.incarnation not in (self.info.incarnation, *self.past)
         if is_another and self.connections():

@@ -172,7 +172,7 @@ def _never_recorded(primitive: Primitive) -> Callable[[Any], "Tensor"]:
 
 
 def _never_recorded_binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
-    """Comparisons and logic: nothing to record, whatever the inputs require."""
+    """Return a comparison, or logic: there is nothing to record, whatever the inputs require."""
     kernel = primitive.kernel(NUMPY)
 
     def call(x: Any, y: Any, /) -> "Tensor":

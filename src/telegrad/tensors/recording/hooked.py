@@ -69,7 +69,7 @@ class Hooked:
         self.after((None,) * len(self.edges), self.before_run(cotangent))
 
     def input_places(self: Any) -> list[int | None]:
-        """For each input, the place of its edge, or None where it needs no gradient."""
+        """Return for each input the place of its edge, or None where it needs no gradient."""
         wanted = getattr(self, "wanted", None)
         if wanted is None or len(wanted) != len(self.edges):
             return list(range(len(self.edges)))

@@ -125,7 +125,7 @@ class SimulatedHost:
             self.simulation.hang_up(endpoint)
 
     def tidy(self) -> None:
-        """Nothing to do: nothing is open."""
+        """Do nothing: nothing is open."""
 
     def close(self, timeout: float) -> None:
         """Be no longer there."""

@@ -96,7 +96,7 @@ class Inbox:
         then(True)
 
     def given_up(self, header: int, body: int) -> None:
-        """One that was announced does not come."""
+        """Note that one that was announced does not come."""
 
     def _answer(self) -> None:
         while self._waiting and not self._endpoint.closed and self._endpoint.host.is_alive:

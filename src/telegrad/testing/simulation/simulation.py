@@ -310,7 +310,7 @@ class Simulation:
         task()
 
     def hang_up(self, endpoint: SimulatedEndpoint) -> None:
-        """One end closed: the other notices, unless the network between them is cut."""
+        """Close one end: the other notices, unless the network between them is cut."""
         there = endpoint.other
 
         def notice() -> None:

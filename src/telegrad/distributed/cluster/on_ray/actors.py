@@ -104,7 +104,7 @@ class RayBoard:
         return found
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def member_of(spec: ClusterSpec, board: Any, name: str, rank: int | None, host: str) -> Membership:

@@ -269,7 +269,7 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
 
 
 def _is_spread(tensor: torch.Tensor) -> bool:
-    """Whether all of several numbers lie in one place."""
+    """Tell whether all of several numbers lie in one place."""
     return tensor.layout is torch.strided and not any(tensor.stride()) and tensor.numel() > 1
 
 

@@ -70,12 +70,12 @@ def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
 
 
 def hang(hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
-    """Hangs hooks of telegrad's on nodes that are no leaf's: what registers each, and the hook."""
+    """Hang hooks of telegrad's on nodes that are no leaf's: what registers each, and the hook."""
     return _NODE_HOOKS.hang(hooks)
 
 
 def has_node_hooks(leaf: torch.Tensor) -> bool:
-    """Whether users hung hooks on the node that accumulates a leaf's gradient."""
+    """Tell whether users hung hooks on the node that accumulates a leaf's gradient."""
     return _NODE_HOOKS.of(leaf) is not None
 
 
@@ -107,7 +107,7 @@ class _NodeHooks:
         """The leaves that had none when so many hooks had been made, by their identity."""
 
     def made(self) -> int:
-        """How many hooks of others were made so far."""
+        """Return how many hooks of others were made so far."""
         return RemovableHandle.next_id - self._own
 
     def hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
@@ -142,7 +142,7 @@ class _NodeHooks:
 
 
 def _ask(*_: Any) -> None:
-    """Hung on a node to see its other hooks."""
+    """Hang on a node to show its other hooks."""
 
 
 def _siblings(handle: RemovableHandle) -> list[Any]:

@@ -192,7 +192,7 @@ def _find_ways_on(regions: Iterable[Region], walk: Walk, marks: dict[Any, int]) 
 
 
 def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
-    """Whether a node outside may lead PyTorch from one exit of a region to another."""
+    """Tell whether a node outside may lead PyTorch from one exit of a region to another."""
     nodes = {place[0]: None for place in region.exits}
     inner = [node for node in nodes if node in walk.following]
     # A way over telegrad's graph is one of PyTorch's, too, but marks don't show it.
@@ -219,7 +219,7 @@ def _find_taken(regions: Sequence[Region], walk: Walk, marks: dict[Any, int]) ->
 
 
 def _find_ways_in(ways: dict[Any, Sequence[Any]]) -> None:
-    """Has the entries of regions with several ways in lead to their own."""
+    """Have the entries of regions with several ways in lead to their own."""
     for entry, (way,) in ways.items():
         if type(way) is Region and len(way.places) > 1 and entry.place is not None:
             index, size = way.places[entry.place], len(way.places)

@@ -95,7 +95,7 @@ class End(msgspec.Struct, eq=False, kw_only=True):
     """Whether its cotangent is a sum over regions: then its hooks are still to be run."""
 
     def forget(self) -> None:
-        """Forgets what leads here."""
+        """Forget what leads here."""
         self.source = 0
         self.is_shared = False
 
@@ -125,7 +125,7 @@ class Leaf(End, LeafNode, eq=False):
     is_leaf: ClassVar[bool] = True
 
     def slot(self, place: TorchEdge) -> Slot:
-        """Where a region that leads here has its cotangent go."""
+        """Return where a region that leads here has its cotangent go."""
         return self, 0, 1
 
     def forget(self) -> None:

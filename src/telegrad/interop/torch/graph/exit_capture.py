@@ -31,7 +31,7 @@ def _stash(what: Any) -> None:
 
 
 def _takes_over_references() -> bool:
-    """Whether PyTorch drops a reference that it never counted, as 2.11 does."""
+    """Tell whether PyTorch drops a reference that it never counted, as 2.11 does."""
     probe = object()
     before = getrefcount(probe)
     torch._C._stash_obj_in_tls(_CURRENT, probe)
@@ -98,7 +98,7 @@ class ExitCapture:
             handle.remove()
 
     def _begin(self, cotangents: Any) -> None:
-        """Learns the id of PyTorch's pass, from the first node that runs."""
+        """Learn the id of PyTorch's pass, from the first node that runs."""
         if self._task is None and _current() is self:
             self._task = torch._C._current_graph_task_id()
             REGIONS_RUNNING.add(self._task)

@@ -80,7 +80,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         self.places.setdefault(place, len(self.places))
 
     def slot(self, place: TorchEdge) -> Slot:
-        """Where a region that leads in at this place has its cotangent go."""
+        """Return where a region that leads in at this place has its cotangent go."""
         return self, self.places[place], len(self.places)
 
     def finish(self, keep_graph: bool) -> None:
@@ -103,7 +103,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
                 self.taken[place] = []
 
     def leave_out(self, skipped: Container[Any]) -> None:
-        """Has PyTorch not go where nothing is asked for."""
+        """Have PyTorch not go where nothing is asked for."""
         kept = [edge not in skipped for edge, _, _ in self.slots]
         # Without any exit PyTorch would go everywhere; and a tap is seen only if its node runs.
         if all(kept) or not any(kept) or self.taps:

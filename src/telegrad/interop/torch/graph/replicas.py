@@ -66,7 +66,7 @@ _find_those_before()
 
 
 def has_replicas() -> bool:
-    """Whether some leaf may be a parameter of a replicated module."""
+    """Tell whether some leaf may be a parameter of a replicated module."""
     return bool(_PARAMETERS)
 
 
@@ -118,7 +118,7 @@ def accumulate_replicated(
 
 
 def _is_waiting(module: DistributedDataParallel) -> bool:
-    """Whether the reducer has had some of the gradients that it expects, and not all."""
+    """Tell whether the reducer has had some of the gradients that it expects, and not all."""
     try:
         module.reducer._check_reducer_finalized()
     except RuntimeError:
@@ -163,7 +163,7 @@ def lend(
     context: Mapping[Any, Any],
     lent: dict[Any, Any],
 ) -> None:
-    """Accumulates a gradient beside those in the context; `lent` has what is lent to the pass."""
+    """Accumulate a gradient beside those in the context; `lent` has what is lent to the pass."""
     if module not in lent:
         lent[module] = Lending(module, context)
     accumulate_replicated(module, leaf, gradient, lent[module].finished)

@@ -28,7 +28,7 @@ class SendFunction:
         return tuple((view(node), number) for node, number, *_ in edges)
 
     def name(self) -> str:
-        """As PyTorch names it."""
+        """Return what PyTorch names it."""
         return _PREFIX + self._node.name()
 
 
@@ -48,7 +48,7 @@ class RecvFunction:
         return hash(id(self._node))
 
     def name(self) -> str:
-        """As PyTorch names it."""
+        """Return what PyTorch names it."""
         return _PREFIX + self._node.name()
 
 
@@ -75,7 +75,7 @@ class NodeView:
         return self._node.variable
 
     def name(self) -> str:
-        """As PyTorch names it."""
+        """Return what PyTorch names it."""
         return str(self._node.name())
 
 

@@ -72,7 +72,7 @@ class Walk(msgspec.Struct, eq=False):
     """Whether PyTorch's graph comes back over telegrad's."""
 
     def want(self, targets: Iterable[Any]) -> None:
-        """Has the leaves that are asked for stand for their tensors; called before `enter`."""
+        """Have the leaves that are asked for stand for their tensors; called before `enter`."""
         for target in targets:
             if type(target) is WantedLeaf:
                 target.forget()
@@ -175,7 +175,7 @@ class Walk(msgspec.Struct, eq=False):
         return found
 
     def marks(self, taps: Sequence[Tap]) -> dict[Any, int]:
-        """Which groups and taps reach each node: a bit for each."""
+        """Return which groups and taps reach each node: a bit for each."""
         marks = dict.fromkeys((*self.following, *self.ends), 0)
         missing = dict.fromkeys(marks, 0)
         for leading in self.following.values():

@@ -34,12 +34,12 @@ _watched: torch.Tensor | None = None
 
 
 def is_open() -> bool:
-    """Whether any torch tensor of this process may have a tangent."""
+    """Tell whether any torch tensor of this process may have a tangent."""
     return forward_ad._current_level >= 0
 
 
 def tangent_of(tensor: torch.Tensor) -> Any:
-    """Its tangent, or None."""
+    """Return its tangent, or None."""
     return _unpack_dual(tensor).tangent if is_open() else None
 
 
@@ -60,7 +60,7 @@ def current() -> Level:
 
 
 def bind(level: Level) -> None:
-    """Has PyTorch keep tangents of this level, which came from another worker."""
+    """Have PyTorch keep tangents of this level, which came from another worker."""
     global _bound
     with _lock:
         if not is_open():

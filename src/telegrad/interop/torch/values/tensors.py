@@ -189,7 +189,7 @@ def _tensor_over(array: "np.ndarray[Any, Any]", name: str | None, shape: list[in
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the numbers of a tensor are all there is to it, wherever they are."""
+    """Tell whether the numbers of a tensor are all there is to it, wherever they are."""
     is_plain = type(tensor) in _TYPES and tensor.layout is _STRIDED
     return is_plain and not (tensor.is_quantized or tensor.is_nested or is_transformed(tensor))
 

@@ -77,7 +77,7 @@ def _carry_group(values: list[Any], indices: list[int]) -> None:
 
 
 def _is_covered(begin: int, end: int, tensors: list[Any]) -> bool:
-    """Whether every element of the memory is one of the tensors'."""
+    """Tell whether every element of the memory is one of the tensors'."""
     if end - begin > sum(each.numel() for each in tensors):
         return False
     seen = torch.zeros(end - begin, dtype=torch.bool, device=CPU)
@@ -87,7 +87,7 @@ def _is_covered(begin: int, end: int, tensors: list[Any]) -> bool:
 
 
 def _span(tensor: Any) -> tuple[int, int]:
-    """Where the elements of a tensor begin and end in its memory."""
+    """Return where the elements of a tensor begin and end in its memory."""
     first = tensor.storage_offset()
     steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return first, first + steps + 1
