@@ -123,6 +123,20 @@ def test_a_call_that_is_given_up_while_it_waits_for_room_keeps_none(tcp, segment
 
 
 @pytest.mark.parametrize(("tcp", "segments"), WIRES)
+@pytest.mark.parametrize("nbytes", [100_000, 6 * MB])
+def test_what_is_given_up_and_then_refused_keeps_no_references(tcp, segments, nbytes):
+    with neighbours("a", "b", options=options(segments, lost_after=1.5), tcp=tcp) as (a, b):
+        held = fill(a, b, 10 * MB - 50_000)
+        carried = [a.make_rref(3), np.ones(nbytes, np.uint8)]
+        with pytest.raises(CallTimeout):
+            a.rpc_sync("b", simulated.keep, ("key", carried), timeout=0.2)
+        assert eventually(lambda: a.references.counts()["given"] == 0)
+        assert a.peers.get("b").lost is b.peers.get("a").lost is None
+        a.rpc_sync("b", simulated.open_gate)
+        assert held.wait() == "open"
+
+
+@pytest.mark.parametrize(("tcp", "segments"), WIRES)
 def test_a_creation_is_there_before_what_mentions_it(tcp, segments):
     with neighbours("a", "b", options=options(segments), tcp=tcp) as (a, b):
         held = fill(a, b)

@@ -375,7 +375,13 @@ class Outgoing:
                 raise
 
     def _drop(self, endpoint: Endpoint, frame: Frame) -> None:
-        """Open an answer that nobody waits for, if there are references in it: they have come."""
+        """Open an answer that nobody waits for, if there are references in it: they have come.
+
+        Those of a request that was given up, and then refused, have not.
+        """
+        given_up = endpoint.calls.given_up.pop(frame.ident, None)
+        if frame.flags & UNOPENED and given_up is not None:
+            self._worker.references.take_back_all(given_up)
         if frame.flags & CARRIES:
             codec = self._worker.codec
             codec.unseal(frame.header, frame.buffers, endpoint.limits, endpoint.accept)
@@ -407,7 +413,7 @@ class Outgoing:
         """Fail one call whose deadline has passed, unless it was settled meanwhile."""
         if self._worker.rest.is_on:
             self._worker.rest.put_off_call(call, self._worker.host.now())
-        elif call.endpoint.calls.finish(call.number) is not None:
+        elif call.endpoint.calls.give_up(call.number) is not None:
             self._give_up(call)
 
     def _give_up(self, call: Call) -> None:

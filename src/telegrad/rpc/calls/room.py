@@ -48,7 +48,9 @@ class Waiting:
         def go_on(is_admitted: bool) -> None:
             if is_admitted:
                 worker.host.serve(endpoint, partial(run_and_release, task, release))
-            elif task is not None and endpoint.is_wanted(frame.ident):
+            elif task is not None:
+                # Also if its caller has given it up: the references in it have not come.
+                endpoint.is_wanted(frame.ident)
                 self._answer(endpoint, frame.ident, self._full())
 
         assert endpoint.anteroom is not None, "the frame came from there"
