@@ -45,8 +45,8 @@ class Calls:
         """Close a call that may still be served; None if it is not open."""
         call = self.open.get(number)
         if call is not None and call.forks:
-            # Before it is closed: a refusal finds them here or there. Another thread may have closed
-            # it meanwhile; they stay here all the same, for it may have given it up as well.
+            # Before it is closed: a refusal finds them here or there. Another may have closed it
+            # meanwhile; they stay here all the same, for that one may have given it up as well.
             self.given_up[number] = call.forks
         return self.finish(number)
 
