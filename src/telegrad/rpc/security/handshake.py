@@ -27,6 +27,7 @@ that ended well and follows a proof that was checked; after `Failed` nothing is 
 import enum
 import hashlib
 import hmac
+from collections.abc import Collection
 
 import msgspec
 
@@ -130,11 +131,13 @@ class Handshake:
         deadline: float,
         certified: str | None = None,
         certificates: tuple[bytes, bytes] = (b"", b""),
+        revoked: Collection[str] = (),
     ) -> None:
         """Take part as `own`; of the `keys` the first proves, and each is taken for a proof.
 
         `certified` is the name in the other side's certificate, where there is one;
-        `certificates` are digests of the dialler's and the listener's, in this order.
+        `certificates` are digests of the dialler's and the listener's, in this order. Where none
+        are shown, `revoked` are the names that the key alone does not prove.
         """
         self._own = own
         self._keys = keys
@@ -143,6 +146,7 @@ class Handshake:
         self._deadline = deadline
         self._certified = certified
         self._certificates = certificates
+        self._revoked = revoked
         self._state = _State.NEW
         self._received = b""
         self._transcript = b""
@@ -313,6 +317,11 @@ class Handshake:
             )
 
     def _check_certified(self, peer: Introduction) -> None:
+        if peer.name in self._revoked:
+            raise AuthenticationFailed(
+                f"a certificate of {peer.name} was revoked, and this connection shows none: "
+                f"{peer.name} may come by TLS, with another one (`telegrad keygen`)"
+            )
         if self._certified is not None and peer.name != self._certified:
             raise AuthenticationFailed(
                 f"expected the worker {self._certified}, whose certificate it is, at the other "

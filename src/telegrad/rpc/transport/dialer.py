@@ -45,8 +45,9 @@ def connect(
     end = time.monotonic() + timeout
     *near, way = ways_from_here(address)
     for each in near:
-        # Its socket may have gone, or been hidden from this process: there is another way.
-        with suppress(WorkerLost):
+        # Its socket may have gone, or been hidden from this process, or one of the two may have to
+        # show a certificate, since one of its was revoked: there is another way.
+        with suppress(WorkerLost, AuthenticationFailed):
             return _connect(each, identity, expect, timeout, 0.0)
     return _connect(way, identity, expect, max(_FIRST_PAUSE, end - time.monotonic()), patience)
 

@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import ssl
+from collections.abc import Collection
 
 from telegrad.errors import AuthenticationFailed, PeerError, ProtocolViolation
 from telegrad.rpc.security.handshake import (
@@ -184,6 +185,7 @@ class Opening:
         if self._is_unix:
             check_same_user(self.socket)
         certified, digests = None, (b"", b"")
+        revoked: Collection[str] = ()
         if isinstance(self.socket, ssl.SSLSocket) and self._contexts is not None:
             certified, self._certificate = self._contexts.check_peer(self.socket)
             if expect is not None and certified != expect:
@@ -193,6 +195,8 @@ class Opening:
                 )
             ours, theirs = self._contexts.digest, self._certificate
             digests = (ours, theirs) if self._side is Side.DIALLER else (theirs, ours)
+        elif identity.credentials is not None:
+            revoked = identity.credentials.current().revoked.values()
         own = Introduction(
             self._side,
             identity.name,
@@ -210,6 +214,7 @@ class Opening:
             deadline=self.deadline,
             certified=certified,
             certificates=digests,
+            revoked=revoked,
         )
 
     def _ends(self) -> Ends | None:
