@@ -141,7 +141,7 @@ def test_a_revoked_certificate_is_refused_whoever_dials(
     with caplog.at_level(logging.WARNING, "telegrad.rpc"):
         with (
             hosting(TLS, cluster["ps"]) as host,
-            pytest.raises(AuthenticationFailed, match=r"hung up at our certificate: .*not revoked"),
+            pytest.raises(AuthenticationFailed, match="ps refused our certificate: was it"),
         ):
             connect(host.address, identity=cluster["trainer"], expect="ps")
         assert "the certificate of trainer was revoked: mint trainer another" in caplog.text

@@ -59,19 +59,12 @@ def _connect(
     wanted.check(patience)
     end = began + max(patience, timeout)
     pause, attempts = _FIRST_PAUSE, 0
-    opening: Opening | None = None
     while True:
         attempts += 1
-        was_doubtful = opening is not None and opening.is_doubtful
         try:
             found = wanted.resolve(max(0.0, began + patience - time.monotonic()))
             left = max(_FIRST_PAUSE, end - time.monotonic())
-            opening = _begin(wanted, found, identity, expect, min(timeout, left))
-            return _open(opening)
-        except AuthenticationFailed:
-            # A second attempt tells: one that has ended is not there.
-            if was_doubtful or opening is None or not opening.is_doubtful:
-                raise
+            return _open(_begin(wanted, found, identity, expect, min(timeout, left)))
         except _Unreachable as error:
             waited = time.monotonic() - began
             if waited + pause > (max(patience, timeout) if error.is_busy else patience):
