@@ -2,7 +2,8 @@
 
 One that came before there was room waits there. One that is large and would fill the stream is
 announced by its sender, whose thread is kept until there is room: so what it sends next comes after
-it. Where there is none in time both are refused. Invariant: room that was granted is used by the
+it. (One of some megabytes goes at once while no other such is unanswered: it waits there, too.)
+Where there is none in time both are refused. Invariant: room that was granted is used by the
 request, given back by its sender, or goes with the path.
 """
 
