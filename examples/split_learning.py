@@ -8,9 +8,15 @@ compared with those of one process, and it is tried that neither images nor the 
 can be had.
 
     python examples/split_learning.py [--quick]
+
+On two machines, each with MASTER_ADDR and MASTER_PORT of the party with the labels, and the key:
+
+    python examples/split_learning.py --labels
+    python examples/split_learning.py --images
 """
 
 import argparse
+import contextlib
 import logging
 import os
 import socket
@@ -108,12 +114,21 @@ def train(labels, steps):
         rpc.shutdown(timeout=LONGEST)
 
 
-def main(steps):
+@contextlib.contextmanager
+def images_here():
+    """Have the other party run on this machine, for so long."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-    labels = digits()[1].astype(np.int64)
     with subprocess.Popen([sys.executable, __file__, "--images"]) as images:
+        yield
+    if images.returncode:
+        sys.exit(f"expected that the party with the images ends well, got {images.returncode}")
+
+
+def main(steps, other_party):
+    labels = digits()[1].astype(np.int64)
+    with other_party:
         losses, right, tried = train(labels, steps)
     alone = list(in_one_process(labels, steps))
     furthest = max(abs(a - b) for a, b in zip(losses, alone, strict=True))
@@ -121,8 +136,6 @@ def main(steps):
     print(f"{right:.1%} of {len(labels) - parties.TRAINING} held-out digits named rightly")
     print(f"losses differ from those of one process by at most {furthest:.2g}")
     print(f"refused: {', '.join(what for what, refused in tried.items() if refused)}")
-    if images.returncode:
-        sys.exit(f"expected that the party with the images ends well, got {images.returncode}")
     if furthest > 1e-9 or not all(tried.values()):
         sys.exit("expected the losses of one process, and that everything else is refused")
     if not losses[-1] < losses[0] / 2:
@@ -132,6 +145,12 @@ def main(steps):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer steps")
-    parser.add_argument("--images", action="store_true", help="be the party with the images")
+    party = parser.add_mutually_exclusive_group()
+    party.add_argument("--images", action="store_true", help="be the party with the images")
+    party.add_argument("--labels", action="store_true", help="be the one with the labels alone")
     given = parser.parse_args()
-    images_party() if given.images else main(steps=40 if given.quick else 400)
+    if given.images:
+        images_party()
+    else:
+        elsewhere = contextlib.nullcontext() if given.labels else images_here()
+        main(40 if given.quick else 400, elsewhere)

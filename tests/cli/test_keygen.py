@@ -167,7 +167,7 @@ def test_a_certificate_is_revoked_in_every_workers_list(
     assert main(["keygen", str(cluster), "--revoke", "trainer0"]) == 0
     assert f"{cluster}/ps/revoked: copy it" in capsys.readouterr().out
     own = Credentials(cluster / "trainer0").current().digest
-    assert Credentials(cluster / "ps").current().revoked == {own}
+    assert Credentials(cluster / "ps").current().revoked == {own: "trainer0"}
     assert main(["keygen", str(cluster), "--revoke", "nobody"]) == 2
     assert "expected the certificate to revoke in" in capsys.readouterr().err
     assert main(["keygen", str(cluster / "ps"), "--revoke", "ps"]) == 2

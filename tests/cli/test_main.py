@@ -25,8 +25,12 @@ def test_output_that_finds_no_room_is_told_in_one_line(
 
 @pytest.mark.processes
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
-def test_help_that_finds_no_room_is_told_in_one_line(tmp_path: Path) -> None:
-    done = run_into_full_device(["--help"], "", tmp_path)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--help"], ["keygen", "--help"], ["--version"]])
+def test_help_that_finds_no_room_is_told_in_one_line(
+    arguments: list[str], unbuffered: str, tmp_path: Path
+) -> None:
+    done = run_into_full_device(arguments, unbuffered, tmp_path)
     assert (done.stderr, done.returncode) == ("telegrad: No space left on device\n", 1)
 
 

@@ -12,7 +12,7 @@ from tests.soak.network import sweep, why_no_network
 
 __all__ = ["TRANSPORTS", "Campaign"]
 
-TRANSPORTS = ("unix", "tcp", "board", "tls")
+TRANSPORTS = ("unix", "tcp", "board", "tls", "board-tcp", "board-tls")
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "soak"
 _LONGEST = 300.0
@@ -27,16 +27,17 @@ class Campaign:
     Arguments:
         minutes: How long workers are under attack, without the checks.
         seed: Of all that is drawn.
-        transports: Which of unix, tcp, board and tls have their turn.
+        transports: Which of unix, tcp and tls have their turn; board, board-tcp and board-tls are
+            open worlds that meet in a directory, where rank 0 is killed, too.
     """
 
     def __init__(self, minutes: float, seed: int, transports: list[str]) -> None:
         self._seconds = minutes * 60
         self._seed = seed
         self._transports = list(transports)
-        if "tls" in self._transports and (reason := why_no_network()) is not None:
+        if any("tls" in each for each in transports) and (reason := why_no_network()) is not None:
             print(f"no network faults: {reason}")
-            self._transports.remove("tls")
+            self._transports = [each for each in transports if "tls" not in each]
         self.directory = PLACE / str(seed)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)

@@ -1,7 +1,7 @@
 """The processes of a stage: this one, and others that are started, killed and started again.
 
 `telegrad.rpc` over Unix sockets, over TCP on loopback, or over TLS between network namespaces,
-where all meet at this process, rank 0; or over Unix sockets in an open world that meets in a
+where all meet at this process, rank 0; or, over any of them, in an open world that meets in a
 directory: there another is rank 0, and is killed like the rest.
 """
 
@@ -36,10 +36,11 @@ class Cluster:
     """Four workers, of which this process is the first."""
 
     def __init__(self, transport: str, directory: Path) -> None:
-        self.network = Network(list(WORKERS)) if transport == "tls" else None
+        self.is_open = transport.startswith("board")
+        wire = transport.removeprefix("board").removeprefix("-") or "unix"
+        self.network = Network(list(WORKERS)) if wire == "tls" else None
         self._log = (directory / "workers.log").open("a")
-        self.is_open = transport == "board"
-        self._environment = self._settings(transport, directory)
+        self._environment = self._settings(wire, directory)
         os.environ.update(self._environment | self._own(ME, directory))
         self._directory = directory
         if self.network is not None:
@@ -55,35 +56,34 @@ class Cluster:
         """Return a worker's rank; in an open world this process has the last."""
         return (WORKERS.index(name) - self.is_open) % len(WORKERS)
 
-    def _settings(self, transport: str, directory: Path) -> dict[str, str]:
-        is_unix = str(int(transport in ("unix", "board")))
-        if self.is_open:
-            ClusterKey.fresh().save(directory / "key")
-            return {
-                "TELEGRAD_MEETING": str(directory / "meeting"),
-                "TELEGRAD_SOAK_UNIX": is_unix,
-            }
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+    def _settings(self, wire: str, directory: Path) -> dict[str, str]:
         if self.network is None:
             host = "127.0.0.1"
             ClusterKey.fresh().save(directory / "key")
         else:
             host = self.network.host(ME)
             mint(directory / "cluster", WORKERS, now=datetime.datetime.now(datetime.UTC))
-        return {
+        settings = {"TELEGRAD_SOAK_UNIX": str(int(wire == "unix"))}
+        if self.is_open:
+            return settings | {"TELEGRAD_MEETING": str(directory / "meeting")}
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        return settings | {
             "MASTER_ADDR": host,
             "MASTER_PORT": str(port),
             "WORLD_SIZE": str(len(WORKERS)),
-            "TELEGRAD_SOAK_UNIX": is_unix,
         }
 
     def _own(self, name: str, directory: Path) -> dict[str, str]:
         own = {"RANK": str(self.rank(name)), "TELEGRAD_WORKER_NAME": name}
         if self.network is None:
             return own | {"TELEGRAD_KEY_FILE": str(directory / "key")}
-        return own | {"TELEGRAD_CREDENTIALS": str(directory / "cluster" / name)}
+        return own | {
+            "TELEGRAD_CREDENTIALS": str(directory / "cluster" / name),
+            # Nobody is dialled to meet in a directory, which would show the way out.
+            "TELEGRAD_SOAK_HOST": self.network.host(name),
+        }
 
     def _launch(self, name: str) -> subprocess.Popen:
         before = [] if self.network is None else self.network.command(name)

@@ -105,7 +105,11 @@ def close_connections(seed: int) -> int:
 
 def join() -> None:
     """Become a worker, as the environment says, that counts whom it loses."""
-    options = rpc.Options(**OPTIONS, unix_sockets=os.environ["TELEGRAD_SOAK_UNIX"] == "1")
+    options = rpc.Options(
+        **OPTIONS,
+        unix_sockets=os.environ["TELEGRAD_SOAK_UNIX"] == "1",
+        host=os.environ.get("TELEGRAD_SOAK_HOST"),
+    )
     rpc.init_rpc(options=options).on_worker_lost(lambda who, error: LOSSES.update([who.name]))
 
 

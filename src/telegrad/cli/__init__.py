@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from telegrad._version import __version__
 from telegrad.cli.command import Command
@@ -52,8 +53,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _UNWRITTEN
 
 
+class _Parser(argparse.ArgumentParser):
+    """One that does not keep it to itself if its help can't be written."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="telegrad", description="Automatic differentiation across processes and machines."
     )
     parser.add_argument("--version", action="version", version=f"telegrad {__version__}")

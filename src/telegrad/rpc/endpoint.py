@@ -8,7 +8,7 @@ was addressed to an old incarnation reaches a new one.
 import abc
 import collections
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from telegrad.rpc.names import WorkerInfo
@@ -16,12 +16,17 @@ from telegrad.rpc.protocol.calls import Calls
 from telegrad.rpc.protocol.liveness import Liveness
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
-from telegrad.rpc.wire.frames import PING, Buffer, Frame
+from telegrad.rpc.wire.frames import PING, Frame
 
-__all__ = ["RETRY_AFTER", "Anteroom", "Endpoint"]
+__all__ = ["MAY_WAIT", "RETRY_AFTER", "UNASKED", "Anteroom", "Endpoint"]
 
 RETRY_AFTER: Final = 0.25
 """Seconds after which a notice that found no room is tried again."""
+
+UNASKED: Final = (-1, -1)
+MAY_WAIT: Final = -1
+"""A large request is about to go unannounced, or did and was given up: the place where it may wait
+at the other side is taken until one that was announced has come after it."""
 
 
 class Anteroom(Protocol):
@@ -52,6 +57,8 @@ class Endpoint(abc.ABC):
         self.retry_at = math.inf
         self.liveness = Liveness(now, lost_after)
         self.anteroom: Anteroom | None = None
+        self.unasked = 0
+        """The last large request that went without being announced, or MAY_WAIT."""
         self.next_tick = now + self.liveness.interval
         # How many frames have come.
         self.frames = 0
@@ -117,10 +124,11 @@ class Endpoint(abc.ABC):
         """Ask the peer for a sign of life."""
         self.send(Frame(PING))
 
-    def announced(
-        self, header: bytes | bytearray, buffers: Sequence[Buffer]
-    ) -> tuple[int, int] | None:
-        """Return the sizes of a request's header and body, if it is to be announced."""
+    def announced(self, frame: Frame) -> tuple[int, int] | None:
+        """Return the sizes of a request's header and body, if it is to be announced.
+
+        UNASKED for a large one that is not: its number is to be put into `unasked`.
+        """
         return None
 
     def check(self) -> None:  # noqa: B027 (nothing to be done, unless there is a process to ask)

@@ -175,6 +175,29 @@ def test_an_adjoint_that_gives_the_wrong_shape_is_refused():
         bad((np.ones(4), np.ones(3)))(leaf(A), leaf(B)).sum().backward()
 
 
+def test_shapes_that_change_between_solve_and_adjoint_are_told():
+    mesh = {"cells": 3}
+
+    def solve(x):
+        return np.interp(np.linspace(0, 2, mesh["cells"]), np.arange(3), x), None
+
+    def adjoint(_, v):
+        return v[: mesh["cells"]]
+
+    f = from_adjoint(solve, adjoint)
+    x = leaf(B)
+    y = f(x)
+    mesh["cells"] = 2
+    with pytest.raises(
+        ShapeError, match=r"expected shape \(3,\) from the adjoint of solve for argument 0, got"
+    ):
+        y.sum().backward()
+    assert x.grad is None
+    mesh["cells"] = 3
+    f(x).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0, 1.0]
+
+
 def test_an_adjoint_that_gives_something_else_is_refused():
     with pytest.raises(DTypeError, match=r"array of numbers from the adjoint .* argument 1, got"):
         bad((None, "text"))(leaf(A), leaf(B)).sum().backward()

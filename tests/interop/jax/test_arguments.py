@@ -8,7 +8,8 @@ from jax import numpy as jnp
 from tests.interop.jax import simulators
 
 import telegrad as tg
-from telegrad.errors import DTypeError, GradientError, UsageError
+from telegrad.autograd import grad
+from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.jax import from_jax
 
 array_api_strict = pytest.importorskip("array_api_strict")
@@ -203,6 +204,21 @@ def test_a_function_that_is_not_pure_in_jaxs_eyes_is_refused():
     leaking(tg.ones(2))
     with pytest.raises(UsageError, match="keep nothing from one call to the next"):
         leaking(tg.ones(2).requires_grad_())
+
+
+def test_shapes_that_change_between_a_call_and_its_adjoint_are_told():
+    times = [1]
+    repeat = from_jax(lambda x: jnp.tile(x**2, times[0]))
+    x = tg.tensor(np.ones(2), requires_grad=True)
+    y = repeat(x)
+    times[0] = 2
+    with pytest.raises(
+        ShapeError, match=r"shapes \[\(2,\)\] from <lambda>, .*got \[\(4,\)\] .*static_argnames"
+    ):
+        grad([y.sum()], [x], create_graph=True)
+    # What JAX kept of the call itself is not asked again.
+    (found,) = grad([y.sum()], [x])
+    assert found.tolist() == [2.0, 2.0]
 
 
 def test_a_tensor_with_history_that_the_function_closes_over_is_refused():

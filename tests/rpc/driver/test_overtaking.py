@@ -123,6 +123,82 @@ def test_a_call_that_is_given_up_while_it_waits_for_room_keeps_none(tcp, segment
 
 
 @pytest.mark.parametrize(("tcp", "segments"), WIRES)
+@pytest.mark.parametrize("nbytes", [100_000, 6 * MB])
+def test_what_is_given_up_and_then_refused_keeps_no_references(tcp, segments, nbytes):
+    with neighbours("a", "b", options=options(segments, lost_after=1.5), tcp=tcp) as (a, b):
+        held = fill(a, b, 10 * MB - 50_000)
+        carried = [a.make_rref(3), np.ones(nbytes, np.uint8)]
+        with pytest.raises(CallTimeout):
+            a.rpc_sync("b", simulated.keep, ("key", carried), timeout=0.2)
+        assert eventually(lambda: a.references.counts()["given"] == 0)
+        assert a.peers.get("b").lost is b.peers.get("a").lost is None
+        a.rpc_sync("b", simulated.open_gate)
+        assert held.wait() == "open"
+
+
+STREAMS = [pytest.param(False, id="unix"), pytest.param(True, id="tcp")]
+
+
+def asked(a):
+    """How many requests a worker has sent to the other, those that ask for room among them."""
+    return a.rpc_async("b", simulated.who).number - 1
+
+
+@pytest.mark.parametrize("tcp", STREAMS)
+def test_a_request_of_some_megabytes_goes_at_once_if_the_last_one_was_answered(tcp):
+    with neighbours("a", "b", options=options(False), tcp=tcp) as (a, _):
+        for _ in range(3):
+            assert a.rpc_sync("b", total, (np.ones(2 * MB, np.uint8),)) == 2 * MB
+        assert asked(a) == 3
+        assert a.rpc_sync("b", total, (np.ones(5 * MB, np.uint8),)) == 5 * MB
+        assert asked(a) == 4 + 2, "larger ones are announced"
+        assert a.remote("b", total, (np.ones(2 * MB, np.uint8),)).to_here() == 2 * MB
+        assert asked(a) == 7 + 3, "so are creations"
+
+
+@pytest.mark.parametrize("tcp", STREAMS)
+def test_of_several_requests_of_some_megabytes_one_goes_at_once_and_all_are_served(tcp):
+    with neighbours("a", "b", options=options(False), tcp=tcp) as (a, b):
+        held = fill(a, b, 10 * MB - 50_000)
+        before = asked(a)
+        much = np.ones(2 * MB, np.uint8)
+        first = a.rpc_async("b", total, (much,))
+        runs = [in_background(lambda: a.rpc_sync("b", total, (much,))) for _ in range(3)]
+        assert eventually(lambda: len(b.host.room._asking) == 4)
+        assert a.rpc_sync("b", simulated.who, timeout=10) == "b"
+        assert b.rpc_sync("a", simulated.who, timeout=10) == "a"
+        assert not first.done()
+        a.rpc_sync("b", simulated.open_gate)
+        assert held.wait() == "open"
+        assert first.wait() == 2 * MB
+        for thread, outcome in runs:
+            thread.join(20)
+            assert outcome == [2.0 * MB]
+        assert asked(a) == before + 1 + 1 + 3 * 2 + 1 + 1
+        assert eventually(lambda: b.budget.held == 0)
+
+
+@pytest.mark.parametrize("tcp", STREAMS)
+def test_after_one_that_went_at_once_and_was_given_up_the_next_is_announced(tcp):
+    with neighbours("a", "b", options=options(False), tcp=tcp) as (a, b):
+        held = fill(a, b, 10 * MB - 50_000)
+        much = np.ones(2 * MB, np.uint8)
+        with pytest.raises(CallTimeout):
+            a.rpc_sync("b", total, (much,), timeout=0.2)
+        thread, outcome = in_background(lambda: a.rpc_sync("b", total, (much,)))
+        assert eventually(lambda: len(b.host.room._asking) == 2)
+        for _ in range(5):
+            assert a.rpc_sync("b", simulated.who, timeout=10) == "b"
+        a.rpc_sync("b", simulated.open_gate)
+        assert held.wait() == "open"
+        thread.join(20)
+        assert outcome == [2.0 * MB]
+        before = asked(a)
+        assert a.rpc_sync("b", total, (much,)) == 2 * MB
+        assert asked(a) == before + 2, "at once again"
+
+
+@pytest.mark.parametrize(("tcp", "segments"), WIRES)
 def test_a_creation_is_there_before_what_mentions_it(tcp, segments):
     with neighbours("a", "b", options=options(segments), tcp=tcp) as (a, b):
         held = fill(a, b)

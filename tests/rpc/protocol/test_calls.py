@@ -12,6 +12,7 @@ from telegrad.rpc.protocol.calls import Calls
 @dataclass
 class Call:
     deadline: float
+    forks: list[int] | None = None
 
 
 def test_numbers_count_up_and_each_call_is_finished_once():
@@ -51,3 +52,28 @@ def test_calls_that_are_made_while_the_table_is_looked_at_do_not_upset_it():
         assert calls.next_deadline() == 1.0
         assert len(calls.expired(1.0)) == MANY
         assert set(map(type, calls.drain())) == {Call}
+
+
+def test_the_references_of_a_call_are_kept_when_it_is_given_up_and_only_then():
+    calls = Calls()
+    numbers = [calls.begin(Call(1.0, forks)) for forks in ([7], [8], None)]
+    assert calls.finish(numbers[0]) is not None
+    assert [call.forks for call in calls.expired(2.0)] == [[8], None]
+    assert calls.give_up(numbers[0]) is None
+    assert calls.given_up == {numbers[1]: [8]}
+
+
+def test_two_who_give_up_a_call_at_once_keep_its_references():
+    class Contested(dict):
+        def get(self, number):
+            call = super().get(number)
+            if others:
+                others.pop()()
+            return call
+
+    calls = Calls()
+    number = calls.begin(Call(1.0, [7]))
+    calls.open = Contested(calls.open)
+    others = [lambda: calls.give_up(number)]
+    assert calls.give_up(number) is None
+    assert calls.given_up == {number: [7]}

@@ -12,9 +12,10 @@ from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.calls.service import seal_message
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.options import Options
 from telegrad.rpc.protocol.reference_table import ADD
 from telegrad.rpc.wire.frames import ANSWER, CALL, CREATES, NOTICE, Frame
-from telegrad.testing.simulation import Simulation
+from telegrad.testing.simulation import Faults, Simulation
 
 NOTHING = {"owned": 0, "held": 0, "given": 0}
 
@@ -353,3 +354,20 @@ def test_what_a_path_counted_goes_with_it_though_a_new_one_is_there_before_its_l
         assert eventually(lambda: owner.references.counts() == NOTHING)
         simulated.KEPT.clear()
         assert eventually(lambda: user.references.counts() == NOTHING)
+
+
+def test_a_call_that_was_given_up_before_it_was_refused_takes_its_references_back():
+    faults, options = Faults(shortest=1.0, longest=1.0), Options(calls_of_peer=1)
+    with Simulation(["a", "b"], seed=3, faults=faults, options=options) as simulation:
+        a = simulation.worker("a")
+
+        def ask():
+            held = a.rpc_async("b", simulated.wait_for_gate)
+            with pytest.raises(CallTimeout):
+                a.rpc_sync("b", simulated.keep, ("key", [a.make_rref(3)]), timeout=0.5)
+            simulation.sleep(5)
+            counts = a.references.counts()
+            simulated.open_gate()
+            return held.wait(), counts
+
+        assert simulation.run("a", ask) == ("open", NOTHING)

@@ -87,7 +87,8 @@ class ChildOutput:
             self._thread.join(timeout)
 
     def _read(self, feeds: list[Callable[[bytes], object]]) -> None:
-        with selectors.DefaultSelector() as selector:
+        # Of three files; any other kind takes a descriptor itself, for each worker.
+        with selectors.PollSelector() as selector:
             for file, feed in zip(self._files, feeds):
                 selector.register(file, selectors.EVENT_READ, feed)
             while selector.get_map():

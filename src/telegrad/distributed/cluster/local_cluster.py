@@ -21,6 +21,7 @@ from telegrad.distributed.cluster.child import Child, spawn
 from telegrad.distributed.cluster.child_output import logging_levels, prefixer
 from telegrad.distributed.cluster.child_watch import ChildWatch
 from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
+from telegrad.distributed.cluster.descriptor_limit import make_room_for
 from telegrad.distributed.cluster.terminal import Terminal
 from telegrad.distributed.cluster.worker_process import (
     INTRODUCE,
@@ -71,7 +72,8 @@ class LocalCluster(Cluster):
             what they log is handled by this process's loggers; else they write to its streams.
 
     Raises:
-        UsageError: for names that are no names or come twice.
+        UsageError: for names that are no names or come twice; when it starts, if this process may
+            not open as many files as it takes.
         WorkerLost: when it starts, if a process did not come up.
 
     Examples:
@@ -172,6 +174,7 @@ class LocalCluster(Cluster):
 
     def _start(self) -> None:
         end = time.monotonic() + self._start_timeout
+        make_room_for(len(self._names))
         self._secret = secrets.token_bytes(KEY_BYTES)
         if self._options.unix_sockets:
             self._directory = PrivateDirectory.make()
@@ -282,6 +285,7 @@ class LocalCluster(Cluster):
                     f"there is a worker named {name!r} already, at {where}: choose another name, "
                     "or remove it first"
                 )
+            make_room_for(1)
             self._names.append(name)
             try:
                 return self._bring_up(name)

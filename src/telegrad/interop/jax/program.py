@@ -17,6 +17,7 @@ import jax
 from jax import numpy as jnp
 from jax import tree_util
 
+from telegrad.errors import ShapeError
 from telegrad.interop.jax.arrays import is_inexact
 
 __all__ = ["Places", "Program"]
@@ -48,7 +49,8 @@ class Program:
         if found is None:
 
             def pulled(values: Sequence[Any], others: Any) -> Any:
-                residuals = self._recorded(wanted, values[: self.count], others)[1]
+                results, residuals = self._recorded(wanted, values[: self.count], others)
+                self._check_same(results, values[self.count :])
                 return _pulled(residuals, tuple(values[self.count :]))
 
             # Of two threads that come together, one's work is lost.
@@ -70,6 +72,17 @@ class Program:
             made = Program(f"{self.name}_jvp", self.count + len(given), pushed)
             found = self._pushforwards.setdefault(given, made)
         return found
+
+    def _check_same(self, results: Any, cotangents: Sequence[Any]) -> None:
+        """Raise where f, traced once more for its adjoint, gives other shapes than before."""
+        now = [each.shape for each in tree_util.tree_leaves(results) if is_inexact(each)]
+        before = [each.shape for each in cotangents]
+        if now != before:
+            raise ShapeError(
+                f"expected results of shapes {before} from {self.name}, as when it was called, got "
+                f"{now} when its derivative was traced: what steers its shapes changed in between; "
+                "give that as static_argnames instead of keeping it outside of the function"
+            )
 
     def _recorded(self, wanted: Places, reals: Sequence[Any], others: Any) -> Any:
         part = self._part(wanted, reals, others)

@@ -23,7 +23,7 @@ from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Quick
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.calls.service import Arrays, open_message, seal_message
-from telegrad.rpc.endpoint import RETRY_AFTER, Endpoint
+from telegrad.rpc.endpoint import MAY_WAIT, RETRY_AFTER, UNASKED, Endpoint
 from telegrad.rpc.outgoing_paths import Attempt
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
@@ -181,8 +181,11 @@ class Outgoing:
         endpoint = call.endpoint
         deadline = call.deadline
         is_large = endpoint.may_block and frame.buffers
-        announced = endpoint.announced(frame.header, frame.buffers) if is_large else None
-        if announced is not None:
+        announced = endpoint.announced(frame) if is_large else None
+        is_unasked = announced is UNASKED
+        if is_unasked:
+            announced = None
+        elif announced is not None:
             try:
                 self._worker.incoming.waiting.ask(endpoint, announced, deadline)
             except (PeerError, Refused) as error:
@@ -191,12 +194,17 @@ class Outgoing:
                 self._failed(call, self._too_late(call, "did not take") if late else error)
                 return
             frame.flags |= GRANTED
+            if endpoint.unasked == MAY_WAIT:
+                # Those of a path have their turns in their order: that one's is over.
+                endpoint.unasked = 0
         if endpoint.may_block:
             # Until it is sent, not the timers but its sender, who alone knows whether anything
             # went, fails it at the deadline.
             call.deadline = math.inf
         try:
             frame.ident = call.number = endpoint.calls.begin(call)
+            if is_unasked:
+                endpoint.unasked = call.number
             observer = self._worker.observer
             if observer is not None:
                 observer.sent(call, len(frame.header) + sum(map(len, frame.buffers)))
@@ -375,7 +383,13 @@ class Outgoing:
                 raise
 
     def _drop(self, endpoint: Endpoint, frame: Frame) -> None:
-        """Open an answer that nobody waits for, if there are references in it: they have come."""
+        """Open an answer that nobody waits for, if there are references in it: they have come.
+
+        Those of a request that was given up, and then refused, have not.
+        """
+        given_up = endpoint.calls.given_up.pop(frame.ident, None)
+        if frame.flags & UNOPENED and given_up is not None:
+            self._worker.references.take_back_all(given_up)
         if frame.flags & CARRIES:
             codec = self._worker.codec
             codec.unseal(frame.header, frame.buffers, endpoint.limits, endpoint.accept)
@@ -407,10 +421,12 @@ class Outgoing:
         """Fail one call whose deadline has passed, unless it was settled meanwhile."""
         if self._worker.rest.is_on:
             self._worker.rest.put_off_call(call, self._worker.host.now())
-        elif call.endpoint.calls.finish(call.number) is not None:
+        elif call.endpoint.calls.give_up(call.number) is not None:
             self._give_up(call)
 
     def _give_up(self, call: Call) -> None:
+        if call.number == call.endpoint.unasked:
+            call.endpoint.unasked = MAY_WAIT
         self._failed(call, self._too_late(call, "did not answer"))
         self._worker.references.gave_up(call)
 

@@ -2,7 +2,8 @@
 
 One that came before there was room waits there. One that is large and would fill the stream is
 announced by its sender, whose thread is kept until there is room: so what it sends next comes after
-it. Where there is none in time both are refused. Invariant: room that was granted is used by the
+it. (One of some megabytes goes at once while no other such is unanswered: it waits there, too.)
+Where there is none in time both are refused. Invariant: room that was granted is used by the
 request, given back by its sender, or goes with the path.
 """
 
@@ -48,7 +49,9 @@ class Waiting:
         def go_on(is_admitted: bool) -> None:
             if is_admitted:
                 worker.host.serve(endpoint, partial(run_and_release, task, release))
-            elif task is not None and endpoint.is_wanted(frame.ident):
+            elif task is not None:
+                # Also if its caller has given it up: the references in it have not come.
+                endpoint.is_wanted(frame.ident)
                 self._answer(endpoint, frame.ident, self._full())
 
         assert endpoint.anteroom is not None, "the frame came from there"

@@ -3,9 +3,10 @@
 A request that there is no room for waits, and nothing else of its peer does:
 
 1. One that would go over the stream and is large is announced first, and sent when there is room
-   (calls/room.py): the room is granted.
+   (calls/room.py): the room is granted. But of a few megabytes one goes at once, if the one before
+   it was answered.
 2. One that lies in shared memory, or is small enough for the anteroom, is received, and what it
-   asks for waits here.
+   asks for waits here. So does one that went at once: it has a place of its own.
 3. Only where the anteroom is full, too, the stream is read no further: then the peer's own sends
    wait once the socket is full.
 
@@ -23,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from telegrad.rpc.protocol.budget import Budget
+from telegrad.rpc.protocol.budget import ANNOUNCED_FROM, UNASKED_BYTES, Budget
 from telegrad.rpc.wire.header_check import most_decoded
 
 __all__ = ["Admission", "Room"]
@@ -164,6 +165,8 @@ class Admission:
         self._granted: list[int] = []
         self._parked = 0
         self._parked_count = 0
+        # Whether the place is taken that is kept for one that was not announced.
+        self._has_unasked = False
         self.waiting = 0
         """How many wait for room, whose turn comes before that of any other."""
 
@@ -189,8 +192,14 @@ class Admission:
     def park(self, nbytes: int) -> bool:
         """Say whether the request that comes, of so many bytes here, may wait in the anteroom."""
         with self._lock:
-            is_full = self._parked_count >= _MOST_PARKED or self._parked + nbytes > _ANTEROOM
-            if is_full or self._admitted or self.is_closed:
+            if self._admitted or self.is_closed:
+                return False
+            if nbytes >= ANNOUNCED_FROM:
+                if self._has_unasked or nbytes > UNASKED_BYTES:
+                    return False
+                self._has_unasked = True
+                return True
+            if self._parked_count >= _MOST_PARKED or self._parked + nbytes > _ANTEROOM:
                 return False
             self._parked += nbytes
             self._parked_count += 1
@@ -201,9 +210,7 @@ class Admission:
         nbytes, parked = waits
 
         def answer(is_granted: bool) -> None:
-            with self._lock:
-                self._parked -= parked
-                self._parked_count -= 1
+            self.unpark(parked)
             # Whoever serves it releases it.
             then(is_granted and self.take_grant(nbytes))
 
@@ -240,10 +247,13 @@ class Admission:
             return True
 
     def unpark(self, nbytes: int) -> None:
-        """There was no memory for what was to wait in the anteroom."""
+        """Let what was to wait in the anteroom wait no more."""
         with self._lock:
-            self._parked -= nbytes
-            self._parked_count -= 1
+            if nbytes >= ANNOUNCED_FROM:
+                self._has_unasked = False
+            else:
+                self._parked -= nbytes
+                self._parked_count -= 1
 
     def take(self) -> int:
         """Note that the request has come; return how much is to be released when it was served."""

@@ -15,6 +15,7 @@ Invariant: between the first byte of a frame and its last, nobody else writes.
 import _thread
 import collections
 import math
+import threading
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -23,15 +24,16 @@ from typing import TYPE_CHECKING, Final
 from telegrad.errors import UsageError
 from telegrad.rpc.driver.processes import has_ended
 from telegrad.rpc.driver.shared_buffers import SharedBuffers
-from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.endpoint import MAY_WAIT, UNASKED, Endpoint
 from telegrad.rpc.interruption import refusal
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.protocol.budget import ANNOUNCED_FROM
+from telegrad.rpc.protocol.budget import ANNOUNCED_FROM, UNASKED_BYTES
 from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.transport.segments import SMALLEST_SEGMENT, TURNS_UP_TO, Segment
 from telegrad.rpc.wire.frames import (
     ANSWER,
+    CREATES,
     FAILURE,
     NOTICE,
     PING,
@@ -76,6 +78,8 @@ class FrameWriter(Endpoint):
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
         # How many frames had come when the peer was last asked for a sign of life.
         self._pinged = -1
+        # Decides who of several sends a large request without asking.
+        self._unasking = threading.RLock()
 
     def send(self, frame: Frame, deadline: float = math.inf) -> bool:
         """Send one frame, whole; large buffers go through shared memory on one host.
@@ -150,14 +154,20 @@ class FrameWriter(Endpoint):
             self.flush()
         return True
 
-    def announced(
-        self, header: bytes | bytearray, buffers: Sequence[Buffer]
-    ) -> tuple[int, int] | None:
+    def announced(self, frame: Frame) -> tuple[int, int] | None:
         """Return the sizes of a request's header and body, if it is to be announced."""
+        header, buffers = len(frame.header), frame.buffers
         nbytes = sum(map(len, buffers))
-        if nbytes + len(header) < ANNOUNCED_FROM or self.sharing.places(buffers):
+        if nbytes + header < ANNOUNCED_FROM or self.sharing.places(buffers):
             return None
-        return len(header), body_bytes(buffers)
+        sizes = header, body_bytes(buffers)
+        # A creation is not received before there is room: what comes after it may mention it.
+        if sum(sizes) <= UNASKED_BYTES and not frame.flags & CREATES:
+            with self._unasking:
+                if self.unasked >= 0 and self.unasked not in self.calls.open:
+                    self.unasked = MAY_WAIT
+                    return UNASKED
+        return sizes
 
     def _send_on(self, unsent: Unsent, deadline: float) -> Unsent | None:
         """Wait for a peer that does not read, as long as others need not wait for this thread."""

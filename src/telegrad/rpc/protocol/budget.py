@@ -12,14 +12,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
-__all__ = ["ANNOUNCED_FROM", "COUNTED_FROM", "Budget"]
+__all__ = ["ANNOUNCED_FROM", "COUNTED_FROM", "UNASKED_BYTES", "Budget"]
 
 COUNTED_FROM: Final = 16 << 10
 """Requests of fewer bytes are not counted: the thread that serves one weighs more."""
 
 ANNOUNCED_FROM: Final = 1 << 20
 """Requests of so many bytes are announced where they go over a stream, and sent when there is
-room: the way there and back takes a hundredth of the time."""
+room."""
+
+UNASKED_BYTES: Final = 4 << 20
+"""Of a path, one request of at most so many bytes goes without that, and may wait at the other side
+until there is room: between machines the way there and back takes longer than such a request."""
 
 
 class Budget:

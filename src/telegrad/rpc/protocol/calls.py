@@ -1,8 +1,8 @@
 """The calls that one side of a connection has made and that are not answered yet.
 
 Events are method calls and effects are return values, because this is the hot path: `begin`,
-`finish` when an answer came, `expired` when time passed, `drain` when the peer was lost.
-Invariant: each call comes out exactly once, by whichever of the last three is first; so nobody
+`finish` when an answer came, `give_up` and `expired` when time passed, `drain` when the peer was
+lost. Invariant: each call comes out exactly once, by whichever of these is first; so nobody
 settles a call twice. Every method is safe to call from several threads at once.
 """
 
@@ -19,12 +19,14 @@ __all__ = ["Calls"]
 class Calls:
     """Open calls by number; numbers count up from 1 and are never used again."""
 
-    __slots__ = ("_numbers", "open")
+    __slots__ = ("_numbers", "given_up", "open")
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         # By number; others only read it.
         self.open: dict[int, Call] = {}
+        self.given_up: dict[int, list[int]] = {}
+        """The references in calls that were given up, and may yet be refused unopened."""
 
     def __len__(self) -> int:
         return len(self.open)
@@ -39,6 +41,15 @@ class Calls:
         """Close the call and return it; None if it is not open (late, or never made)."""
         return self.open.pop(number, None)
 
+    def give_up(self, number: int) -> "Call | None":
+        """Close a call that may still be served; None if it is not open."""
+        call = self.open.get(number)
+        if call is not None and call.forks:
+            # Before it is closed: a refusal finds them here or there. Another may have closed it
+            # meanwhile; they stay here all the same, for that one may have given it up as well.
+            self.given_up[number] = call.forks
+        return self.finish(number)
+
     def withdraw(self, call: "Call") -> None:
         """Close a call that was not made after all; its number may not be known."""
         for number in self._numbers_now():
@@ -52,7 +63,7 @@ class Calls:
             call = self.open.get(number)
             if call is not None and call.deadline <= now:
                 late.append(number)
-        return self._finish_all(late)
+        return [call for number in late if (call := self.give_up(number)) is not None]
 
     def next_deadline(self) -> float:
         """Return the earliest deadline of an open call; infinity if there is none."""
@@ -60,9 +71,7 @@ class Calls:
 
     def drain(self) -> "list[Call]":
         """Close all calls and return them, oldest first."""
-        return self._finish_all(self._numbers_now())
-
-    def _finish_all(self, numbers: list[int]) -> "list[Call]":
+        numbers = self._numbers_now()
         return [call for number in numbers if (call := self.finish(number)) is not None]
 
     def _numbers_now(self) -> list[int]:

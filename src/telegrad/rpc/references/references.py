@@ -8,7 +8,7 @@ it. What an event has for one worker goes in one notice: a list of the protocol'
 
 import collections
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.rpc.protocol.calls import Calls
 from telegrad.rpc.protocol.reference_table import (
     ABANDONED,
     DELETE,
@@ -250,12 +251,21 @@ class References:
 
     def gave_up(self, call: Call) -> None:
         """Have the callee drop a call whose deadline has passed, where it has come or will."""
+        self._forget_opened(call.endpoint.calls)
         cancel = partial(self._cancel, call.endpoint, call.number, call.creates)
         if call.endpoint.can_send():
             cancel()
         elif call.creates:
             # It must arrive, but what waited for the call is not to wait for this as well.
             self._worker.host.start(cancel)
+
+    def _forget_opened(self, calls: Calls) -> None:
+        """Forget the calls that were given up and whose references have come."""
+        with self._lock:
+            for number in list(calls.given_up):
+                forks = calls.given_up.get(number, ())
+                if not any(fork in self._table.given for fork in forks):
+                    calls.given_up.pop(number, None)
 
     def _cancel(self, endpoint: Endpoint, number: int, created: int) -> None:
         if endpoint.closed:
@@ -269,7 +279,10 @@ class References:
 
     def take_back(self, carrier: Call | Frame) -> None:
         """Take back what a call or an answer carried that does not go, or was refused unopened."""
-        forks = carrier.forks or ()
+        self.take_back_all(carrier.forks or ())
+
+    def take_back_all(self, forks: Sequence[int]) -> None:
+        """Take back forks whose carrier never arrived, or was refused unopened."""
         with self._lock:
             effects = [effect for fork in forks for effect in self._table.take_back(fork)]
         self._perform(effects)

@@ -27,6 +27,7 @@ that ended well and follows a proof that was checked; after `Failed` nothing is 
 import enum
 import hashlib
 import hmac
+from collections.abc import Collection
 
 import msgspec
 
@@ -42,6 +43,7 @@ from telegrad.rpc.security.introduction import (
 from telegrad.rpc.security.keys import ClusterKey, SessionKeys
 
 __all__ = [
+    "REFUSAL",
     "Agreement",
     "Closed",
     "Effect",
@@ -56,8 +58,10 @@ __all__ = [
 ]
 
 _PROOF = b"\x01"
-_REFUSAL = b"\x00"
+REFUSAL = b"\x00"
+"""What a listener sends in place of its introduction (a certificate was refused) or its proof."""
 _PROOF_BYTES = 1 + hashlib.sha256().digest_size
+_TLS_DOUBT = ": have both sides certificates (TELEGRAD_CREDENTIALS), or neither?"
 _KEY_ADVICE = "check that both workers were given the same key (TELEGRAD_KEY_FILE)"
 
 
@@ -130,11 +134,13 @@ class Handshake:
         deadline: float,
         certified: str | None = None,
         certificates: tuple[bytes, bytes] = (b"", b""),
+        revoked: Collection[str] = (),
     ) -> None:
         """Take part as `own`; of the `keys` the first proves, and each is taken for a proof.
 
         `certified` is the name in the other side's certificate, where there is one;
-        `certificates` are digests of the dialler's and the listener's, in this order.
+        `certificates` are digests of the dialler's and the listener's, in this order. Where none
+        are shown, `revoked` are the names that the key alone does not prove.
         """
         self._own = own
         self._keys = keys
@@ -143,6 +149,7 @@ class Handshake:
         self._deadline = deadline
         self._certified = certified
         self._certificates = certificates
+        self._revoked = revoked
         self._state = _State.NEW
         self._received = b""
         self._transcript = b""
@@ -179,6 +186,8 @@ class Handshake:
                     raise ProtocolViolation(
                         f"the connection was closed when {self._state.value} was expected "
                         f"({len(self._received)} bytes of it came)"
+                        # As one that speaks TLS does, where we speak plain TCP.
+                        + (_TLS_DOUBT if self.peer is None and self._own.ends else "")
                     )
                 case Elapsed():
                     return []
@@ -198,6 +207,11 @@ class Handshake:
             )
         self._received += data
         introducing = self._state is _State.AWAITS_INTRODUCTION
+        if introducing and self._certified is not None and data[:1] == REFUSAL:
+            raise AuthenticationFailed(
+                f"{self._certified} refused our certificate: was it revoked? Its log says why; "
+                "mint another one with `telegrad keygen`"
+            )
         if introducing and not could_be_introduction(self._received):
             raise ProtocolViolation(
                 f"expected a worker's introduction, got bytes that begin {self._received[:8]!r}"
@@ -242,7 +256,7 @@ class Handshake:
             if own.side is Side.DIALLER:
                 raise
             # Told, so that a listener that closes without a word is one that died.
-            return [Write(_REFUSAL.ljust(_PROOF_BYTES, b"\0")), *self._fail(error)]
+            return [Write(REFUSAL.ljust(_PROOF_BYTES, b"\0")), *self._fail(error)]
         self._state = _State.DONE
         agreement = Agreement(
             peer.name,
@@ -270,7 +284,7 @@ class Handshake:
             self._key = key
             if hmac.compare_digest(message, _PROOF + self._proof_of(peer.side)):
                 return
-        if self._own.side is Side.DIALLER and message[:1] == _REFUSAL:
+        if self._own.side is Side.DIALLER and message[:1] == REFUSAL:
             raise AuthenticationFailed(
                 f"{peer.name} refused our proof: {_KEY_ADVICE} and, with TLS, each the certificate "
                 "of its own name"
@@ -313,6 +327,11 @@ class Handshake:
             )
 
     def _check_certified(self, peer: Introduction) -> None:
+        if peer.name in self._revoked:
+            raise AuthenticationFailed(
+                f"a certificate of {peer.name} was revoked, and this connection shows none: "
+                f"{peer.name} may come by TLS, with another one (`telegrad keygen`)"
+            )
         if self._certified is not None and peer.name != self._certified:
             raise AuthenticationFailed(
                 f"expected the worker {self._certified}, whose certificate it is, at the other "

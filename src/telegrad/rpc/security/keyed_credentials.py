@@ -58,4 +58,4 @@ def _mint(name: str, keys: tuple[ClusterKey, ...]) -> Contexts:
         file.write(minted[0][1])
         file.flush()
         path = Path(file.name)
-        return Contexts.made(authorities, path, path, frozenset())
+        return Contexts.made(authorities, path, path, {})

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
@@ -48,12 +49,12 @@ class Contexts(NamedTuple):
     client: ssl.SSLContext
     digest: bytes
     """Of the own certificate."""
-    revoked: frozenset[bytes] = frozenset()
-    """Digests of the certificates that are no longer taken."""
+    revoked: Mapping[bytes, str]
+    """Digests of the certificates that are no longer taken, and whose they were."""
 
     @classmethod
     def made(
-        cls, authorities: str, certificate: Path, private_key: Path, revoked: frozenset[bytes]
+        cls, authorities: str, certificate: Path, private_key: Path, revoked: Mapping[bytes, str]
     ) -> "Contexts":
         """Return those of a certificate, whose peers one of the authorities has signed."""
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -78,8 +79,8 @@ class Contexts(NamedTuple):
         return name, digest
 
     def check(self, name: str, digest: bytes) -> None:
-        """Raise if the certificate of a worker was revoked."""
-        if digest in self.revoked:
+        """Raise if the certificate of a worker was revoked; if none was shown, for any it had."""
+        if digest in self.revoked or (not digest and name in self.revoked.values()):
             raise AuthenticationFailed(
                 f"the certificate of {name} was revoked: mint {name} another one with `telegrad "
                 "keygen`"
@@ -164,13 +165,14 @@ class Credentials:
         return KeyFile(self.directory / KEY_FILE)
 
 
-def load_revoked(path: Path) -> frozenset[bytes]:
+def load_revoked(path: Path) -> dict[bytes, str]:
     """Return the digests in a list of revoked certificates: one a line, and after it its worker."""
     try:
         lines = path.read_text("ascii").splitlines() if path.exists() else []
-        found = frozenset(bytes.fromhex(line.split()[0]) for line in lines if line.strip())
+        words = [line.split(maxsplit=1) for line in lines if line.strip()]
+        found = {bytes.fromhex(digest): "".join(name).strip() for digest, *name in words}
     except ValueError:
-        found = frozenset({b""})
+        found = {b"": ""}
     if any(len(digest) != hashlib.sha256().digest_size for digest in found):
         raise UsageError(
             f"expected 64 hexadecimal digits at the beginning of each line of {path}, the SHA-256 "

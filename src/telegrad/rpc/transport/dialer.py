@@ -45,8 +45,9 @@ def connect(
     end = time.monotonic() + timeout
     *near, way = ways_from_here(address)
     for each in near:
-        # Its socket may have gone, or been hidden from this process: there is another way.
-        with suppress(WorkerLost):
+        # Its socket may have gone, or been hidden from this process, or one of the two may have to
+        # show a certificate, since one of its was revoked: there is another way.
+        with suppress(WorkerLost, AuthenticationFailed):
             return _connect(each, identity, expect, timeout, 0.0)
     return _connect(way, identity, expect, max(_FIRST_PAUSE, end - time.monotonic()), patience)
 
@@ -58,19 +59,12 @@ def _connect(
     wanted.check(patience)
     end = began + max(patience, timeout)
     pause, attempts = _FIRST_PAUSE, 0
-    opening: Opening | None = None
     while True:
         attempts += 1
-        was_doubtful = opening is not None and opening.is_doubtful
         try:
             found = wanted.resolve(max(0.0, began + patience - time.monotonic()))
             left = max(_FIRST_PAUSE, end - time.monotonic())
-            opening = _begin(wanted, found, identity, expect, min(timeout, left))
-            return _open(opening)
-        except AuthenticationFailed:
-            # A second attempt tells: one that has ended is not there.
-            if was_doubtful or opening is None or not opening.is_doubtful:
-                raise
+            return _open(_begin(wanted, found, identity, expect, min(timeout, left)))
         except _Unreachable as error:
             waited = time.monotonic() - began
             if waited + pause > (max(patience, timeout) if error.is_busy else patience):

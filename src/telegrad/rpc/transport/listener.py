@@ -152,7 +152,10 @@ class Listener:
             return
         if len(self._openings) >= self._most_unproved:
             oldest = next(iter(self._openings.values()))
-            self._reject(oldest, f"{oldest.address}: {self._most_unproved} newer ones are waiting")
+            if not oldest.is_over:
+                reason = f"{oldest.address}: {self._most_unproved} newer ones are waiting"
+                self._note_refusal(oldest, reason)
+            self._end(oldest)
         now = time.monotonic()
         try:
             opening = Opening(
@@ -172,10 +175,19 @@ class Listener:
         self._step(opening)
 
     def _step(self, opening: Opening) -> None:
+        if opening.is_over:
+            if opening.drain() or opening.deadline <= time.monotonic():
+                self._end(opening)
+            return
         try:
             connection = opening.step(time.monotonic())
         except PeerError as error:
-            self._reject(opening, str(error))
+            self._note_refusal(opening, str(error))
+            if opening.is_over:
+                # Until the other side has heard of it.
+                self._selector.modify(opening.socket, selectors.EVENT_READ, opening.socket)
+            else:
+                self._end(opening)
             return
         if connection is None:
             events = selectors.EVENT_WRITE if opening.waits_for_write else selectors.EVENT_READ
@@ -199,9 +211,11 @@ class Listener:
             self._step(opening)
         self._refusals.catch_up(now)
 
-    def _reject(self, opening: Opening, reason: str) -> None:
+    def _end(self, opening: Opening) -> None:
         self._forget(opening)
         opening.close()
+
+    def _note_refusal(self, opening: Opening, reason: str) -> None:
         # Without the port, or the process: a stranger comes from another one each time.
         source = opening.address.partition(" port ")[0].rpartition(" of ")[2]
         said = f"refused a connection to {self.address} from {reason}"

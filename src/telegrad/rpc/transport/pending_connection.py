@@ -9,9 +9,11 @@ import os
 import secrets
 import socket
 import ssl
+from collections.abc import Collection
 
 from telegrad.errors import AuthenticationFailed, PeerError, ProtocolViolation
 from telegrad.rpc.security.handshake import (
+    REFUSAL,
     Closed,
     Effect,
     Elapsed,
@@ -67,8 +69,8 @@ class Opening:
         self.address = address
         self.deadline = deadline
         self.waits_for_write = False
-        self.is_doubtful = False
-        """Whether the listener has either refused our certificate or ended: nobody can tell."""
+        self.is_over = False
+        """Whether this listener has refused the other side, and `drain` is to be called."""
         self._side = side
         self._purpose = purpose
         self._identity = identity
@@ -94,7 +96,7 @@ class Opening:
             return self._step(now)
         except (PeerError, OSError) as error:
             explained = self._explain(error)
-            self.close()
+            self._hang_up(error)
             raise explained from None
         except BaseException:
             self.close()
@@ -102,11 +104,6 @@ class Opening:
 
     def _explain(self, error: PeerError | OSError) -> PeerError:
         """Return the error that says where, and what was expected."""
-        self.is_doubtful = self._was_hung_up_on_after_tls(error)
-        if self.is_doubtful:
-            return AuthenticationFailed(
-                f"{self.address}: the listener hung up at our certificate: {_TLS_ADVICE}"
-            )
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return AuthenticationFailed(
                 f"{self.address}: TLS failed ({error.reason or error}): {_TLS_ADVICE}"
@@ -124,20 +121,36 @@ class Opening:
             f"and {doubt}?"
         )
 
-    def _was_hung_up_on_after_tls(self, error: PeerError | OSError) -> bool:
-        """Say whether a listener may have refused us before it spoke.
+    def _hang_up(self, error: PeerError | OSError) -> None:
+        """Close the connection; where the other side's certificate was refused, let it know.
 
-        In TLS 1.3 the dialler is done first and learns of a refusal later, by an alert; but the
-        alert may be lost when the listener closes while our introduction is under way.
+        In TLS 1.3 the dialler is done first, and its introduction is under way when it is refused,
+        by an alert or by our word. A connection that is closed before all of it was read is reset,
+        and what the dialler was told is lost. So it is read, until the dialler ends.
         """
-        return (
-            isinstance(self.socket, ssl.SSLSocket)
-            and self._side is Side.DIALLER
-            and self._handshake is not None
-            and self._handshake.peer is None
-            and isinstance(error, ConnectionError | ssl.SSLEOFError)
-            and not isinstance(error, AuthenticationFailed)
-        )
+        is_told = self._handshake is None and self._side is Side.LISTENER
+        if not (is_told and isinstance(self.socket, ssl.SSLSocket)):
+            self.close()
+            return
+        try:
+            if isinstance(error, AuthenticationFailed):
+                self.socket.send(REFUSAL)
+            # From here on it is a plain socket again.
+            self.socket.shutdown(socket.SHUT_WR)
+            self.is_over = True
+        except OSError:
+            self.close()
+
+    def drain(self) -> bool:
+        """Drop what still comes; say whether all has come."""
+        try:
+            while self.socket.recv(1 << 16):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
 
     def close(self) -> None:
         """Close the socket and whatever came with it; may be called again."""
@@ -184,6 +197,7 @@ class Opening:
         if self._is_unix:
             check_same_user(self.socket)
         certified, digests = None, (b"", b"")
+        revoked: Collection[str] = ()
         if isinstance(self.socket, ssl.SSLSocket) and self._contexts is not None:
             certified, self._certificate = self._contexts.check_peer(self.socket)
             if expect is not None and certified != expect:
@@ -193,6 +207,8 @@ class Opening:
                 )
             ours, theirs = self._contexts.digest, self._certificate
             digests = (ours, theirs) if self._side is Side.DIALLER else (theirs, ours)
+        elif identity.credentials is not None:
+            revoked = identity.credentials.current().revoked.values()
         own = Introduction(
             self._side,
             identity.name,
@@ -210,6 +226,7 @@ class Opening:
             deadline=self.deadline,
             certified=certified,
             certificates=digests,
+            revoked=revoked,
         )
 
     def _ends(self) -> Ends | None:
