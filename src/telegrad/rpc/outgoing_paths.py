@@ -4,6 +4,7 @@ Invariant: nobody waits longer than until its own deadline, though others dial t
 """
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ import msgspec
 from telegrad.errors import CallTimeout, TelegradError, Unreachable, WorkerLost
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.interruption import refusal
+from telegrad.rpc.interruption import busy
 from telegrad.rpc.protocol.session import Session
 from telegrad.rpc.wire.frames import HELLO, Frame
 
@@ -29,7 +30,6 @@ class Attempt:
     """One thread's dialling of a peer, and what came of it."""
 
     def __init__(self) -> None:
-        self.thread = threading.get_ident()
         self.ended = threading.Event()
         self.error: WorkerLost | None = None
 
@@ -47,35 +47,51 @@ class OutgoingPaths:
             return worker.loopback
         if not session.address:
             return self._path_it_opened(session, deadline)
-        attempt = Attempt()
+        while True:
+            endpoint = session.outgoing
+            if endpoint is not None and not endpoint.closed:
+                return endpoint
+            if endpoint is not None:
+                # A send on it was interrupted, and its loss has not been dealt with yet. That
+                # comes first: nothing that it counted may be left when there is a new one.
+                worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
+            other = session.attempt
+            if isinstance(other, Attempt):
+                self._wait_for(other, session, deadline)
+                continue
+            opened = self._open(session, deadline)
+            if opened is not None:
+                endpoint, finish = opened
+                finish()
+                worker.host.rouse(endpoint.next_tick)
+                return endpoint
+
+    def _open(
+        self, session: Session, deadline: float
+    ) -> tuple[Endpoint, Callable[[], None]] | None:
+        """Open a path, and return it with what is to be done then; None if others dial already."""
+        worker, attempt = self._worker, Attempt()
+        # So that it may send, to greet: whoever sends is marked by the number itself.
+        mark = ~threading.get_ident()
+        busy[mark] = attempt
         try:
-            while True:
-                endpoint = session.outgoing
-                if endpoint is not None and not endpoint.closed:
-                    return endpoint
-                if endpoint is not None:
-                    # A send on it was interrupted, and its loss has not been dealt with yet. That
-                    # comes first: nothing that it counted may be left when there is a new one.
-                    worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
-                with worker.peers.lock:
-                    other = session.attempt
-                    is_ours = session.dials(attempt)
-                if is_ours:
-                    break
-                if isinstance(other, Attempt):
-                    self._wait_for(other, session, deadline)
+            with worker.peers.lock:
+                if not session.dials(attempt):
+                    return None
             endpoint = self._dial(session, deadline)
+            return endpoint, worker.greeted_on(session, endpoint)
         except WorkerLost as error:
             # Told to all who wait, or they would try in vain, one after the other. Another one,
             # without the frames of who met it.
             attempt.error = WorkerLost(*error.args)
             raise
         finally:
-            with worker.peers.lock:
-                session.stops_dialling(attempt)
-            attempt.ended.set()
-        worker.host.rouse(endpoint.next_tick)
-        return endpoint
+            try:
+                with worker.peers.lock:
+                    session.stops_dialling(attempt)
+                attempt.ended.set()
+            finally:
+                del busy[mark]
 
     def _path_it_opened(self, session: Session, deadline: float) -> Endpoint:
         """Return the path that a peer which listens nowhere has opened; it may be about to."""
@@ -113,8 +129,6 @@ class OutgoingPaths:
     def _wait_for(self, other: Attempt, session: Session, deadline: float) -> None:
         """Wait until another thread has dialled; WorkerLost if it could not."""
         name = session.info.name
-        if other.thread == threading.get_ident():
-            raise refusal(name, "dialling")
         left = min(max(0.0, deadline - self._worker.host.now()), threading.TIMEOUT_MAX)
         if not other.ended.wait(left):
             raise CallTimeout(
@@ -157,7 +171,6 @@ class OutgoingPaths:
         except (OSError, EOFError) as error:
             worker.host.ended(endpoint)
             raise worker.loss(session.info, error, error) from error
-        worker.greeted_on(session, endpoint)
         return endpoint
 
     def _look_again_for(self, session: Session) -> None:

@@ -1,5 +1,6 @@
 """A peer that does not read keeps nobody longer than the deadline, and nothing breaks thereby."""
 
+import math
 import os
 import signal
 import threading
@@ -262,7 +263,7 @@ def test_the_rest_of_a_frame_that_a_closing_worker_drops_keeps_neither_lock_nor_
             a.close()
             yield b"rest"
 
-        link._write.acquire()
-        assert not link._put_off(Unsent(rest(), True))
+        link.connection.send_small = lambda *_: Unsent(rest(), True)
+        assert not link.send(Frame(PING), -math.inf)
         assert not link._write.locked()
         assert link.connection.fileno() == -1
