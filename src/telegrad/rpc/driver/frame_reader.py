@@ -193,23 +193,16 @@ class FrameReader:
     def _read_large(
         self, fields: Fields, memory: memoryview, came: int, deadline: float | None
     ) -> Frame | None:
-        self._go_on = None
         pause = came + _MOST_AT_ONCE if deadline == NOW else len(memory)
         while came < len(memory):
-            try:
-                if came >= pause:
-                    self._go_on = partial(self._read_large, fields, memory, came)
-                    return None
-                count = self._receive(memory[came:], deadline)
-            except BaseException:
-                # Ctrl-C: whoever reads next goes on here.
-                self._go_on = partial(self._read_large, fields, memory, came)
-                raise
+            # Whatever ends this read, whoever reads next goes on here.
+            self._go_on = partial(self._read_large, fields, memory, came)
+            count = 0 if came >= pause else self._receive(memory[came:], deadline)
             if not count:
-                self._go_on = partial(self._read_large, fields, memory, came)
                 return None
             came += count
             self.pieces += 1
+        self._go_on = None
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
         split = split_body(body, buffers, flags) if buffers else []
