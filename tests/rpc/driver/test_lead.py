@@ -12,6 +12,7 @@ from tests.interpreter import IS_LOCKED
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
+from telegrad.errors import CallTimeout
 from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.driver import host, monitor, served_link
@@ -133,6 +134,25 @@ def test_a_request_that_waits_gives_the_lead_up_and_has_it_again(patient):
         assert b.rpc_sync("a", ask, ("c",)) == "c"
         assert eventually(lambda: a.host.handlers.running == 0)
         assert b.rpc_sync("a", simulated.who) == "a"
+
+
+def test_a_call_that_is_over_just_when_its_thread_claims_the_link_leaves_that_to_others(
+    monkeypatch,
+):
+    seize = served_link.ServedLink.seize
+
+    def give_up(link):
+        reads = seize(link)
+        for call in link.calls.drain():
+            call.fail(CallTimeout("too late"))
+        return reads
+
+    with neighbours("a", "b") as (a, _):
+        monkeypatch.setattr(served_link.ServedLink, "seize", give_up)
+        with pytest.raises(CallTimeout, match="too late"):
+            a.rpc_sync("b", ask, ("a",))
+        monkeypatch.undo()
+        assert a.rpc_sync("b", simulated.who, timeout=10) == "b"
 
 
 def test_a_request_that_takes_long_loses_the_lead_to_whoever_serves_the_others():

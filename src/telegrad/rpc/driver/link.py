@@ -92,7 +92,8 @@ class Link(FrameWriter):
         # whoever leads next goes on with it. Never on a served link: those are not read by the main
         # thread, the only one that handles signals.
         self._unread: Frame | None = None
-        # Holds the id of the thread that reads, or nothing: claimed together with it, in one step.
+        # Holds the mark of the thread that reads (see `busy`), or nothing: claimed with it in one
+        # step.
         self._reads: dict[None, int] = {}
         # Decides who was first, about `_attending` and `_waiting`.
         self._mutex = threading.RLock()
@@ -129,7 +130,7 @@ class Link(FrameWriter):
         """
         if busy:
             check_not_busy()
-        me = _thread.get_ident()
+        me = ~_thread.get_ident()
         can_nest = serving.depth < _DEEPEST_STACK
         while not future._done:
             task = self._read_until(me, future, number, deadline, can_nest, reads)
@@ -143,6 +144,8 @@ class Link(FrameWriter):
                 return
             elif not self._follow(future, number, deadline, can_nest):
                 return
+        if reads:
+            self.give_up_read()
 
     def _read_until(
         self,
@@ -216,7 +219,7 @@ class Link(FrameWriter):
 
     def _receive_next(self, deadline: float | None) -> bool:
         """Receive one frame, with the right to; False if none came in time."""
-        me = _thread.get_ident()
+        me = ~_thread.get_ident()
         busy[me] = self
         try:
             frame = self._reader.read(deadline) if self._unread is None else self._take_unread()
@@ -400,7 +403,7 @@ class Link(FrameWriter):
     def _attend(self) -> None:
         """Read what is there and no more, on a thread of the pool."""
         self._attending = False
-        if not self._claim_read(_thread.get_ident()):
+        if not self._claim_read(~_thread.get_ident()):
             return
         try:
             if self.watched:
@@ -425,7 +428,7 @@ class Link(FrameWriter):
 
     def free(self) -> bool:
         """Close the descriptors if nobody uses them any more; say whether that was so."""
-        if not self._claim_read(_thread.get_ident()):
+        if not self._claim_read(~_thread.get_ident()):
             return False
         try:
             if not self._write.acquire(False):
