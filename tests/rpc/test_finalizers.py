@@ -13,14 +13,14 @@ import pytest
 from tests.interpreter import needs_eager_collector
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
+from telegrad.errors import CallTimeout, NotInitialized, Unserializable, UsageError, WorkerLost
 from telegrad.rpc import interruption
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker, set_default_worker
 from telegrad.rpc.driver.lead import is_locked
-from telegrad.rpc.interruption import busy
+from telegrad.rpc.interruption import is_busy
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.names import WorkerInfo
@@ -343,7 +343,7 @@ def test_a_call_in_the_midst_of_a_frame_is_refused(method, to, monkeypatch):
         assert pending.wait()
         assert a.rpc_sync("b", len, ("abc",)) == 3
         assert a.references.counts() == {"owned": 0, "held": 0, "given": 0}
-        assert threading.get_ident() not in busy
+        assert not is_busy()
 
 
 @async_execution
@@ -361,6 +361,18 @@ def test_an_answer_in_the_midst_of_a_frame_is_sent_later(monkeypatch):
         interrupt(monkeypatch, a.peers.get("b").outgoing.connection, "send_small", answered)
         assert a.rpc_sync("b", len, ("ab",)) == 2
         assert call.wait(10).sum() == 1 << 20
+
+
+def test_a_worker_may_be_closed_by_a_signals_handler_while_it_waits_and_says_so(monkeypatch):
+    with neighbours("a", "b") as (a, b):
+        a.rpc_sync("b", len, ("",))
+        b.rpc_sync("a", len, ("",))
+        interrupt(monkeypatch, a.peers.get("b").outgoing._reader, "_await_bytes", a.close)
+        with pytest.raises(NotInitialized):
+            a.rpc_sync("b", wait_for_gate)
+        assert eventually(lambda: b.peers.get("a").reason == "it has shut down")
+        assert not is_busy()
+        GATE.set()
 
 
 class JustClaimed(dict):

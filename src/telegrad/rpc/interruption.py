@@ -34,10 +34,11 @@ from telegrad.errors import UsageError
 __all__ = ["busy", "check_not_busy", "is_busy"]
 
 busy: Final[dict[int, object]] = {}
-"""The threads that send or read, by their ids, and those that dial, by the ids' complements.
+"""The threads that send, by their ids, and those that read or dial, by the ids' complements.
 
-With what for: a link, or an attempt. Empty, most often: so `if busy` is all that a call pays. Set
-and deleted in lines that call nothing.
+Two marks, since whoever dials greets, and a worker may be closed by a thread that reads, which says
+so to others. Each with what for: a link, or an attempt. Empty, most often: so `if busy` is all that
+a call pays. Set and deleted in lines that call nothing.
 """
 
 

@@ -71,9 +71,8 @@ class OutgoingPaths:
     ) -> tuple[Endpoint, Callable[[], None]] | None:
         """Open a path, and return it with what is to be done then; None if others dial already."""
         worker, attempt = self._worker, Attempt()
-        # So that it may send, to greet: whoever sends is marked by the number itself.
-        mark = ~threading.get_ident()
-        busy[mark] = attempt
+        me = ~threading.get_ident()
+        busy[me] = attempt
         try:
             with worker.peers.lock:
                 if not session.dials(attempt):
@@ -91,7 +90,7 @@ class OutgoingPaths:
                     session.stops_dialling(attempt)
                 attempt.ended.set()
             finally:
-                del busy[mark]
+                del busy[me]
 
     def _path_it_opened(self, session: Session, deadline: float) -> Endpoint:
         """Return the path that a peer which listens nowhere has opened; it may be about to."""

@@ -24,7 +24,7 @@ from telegrad.errors import UsageError
 from telegrad.rpc.driver.processes import has_ended
 from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.interruption import busy, is_busy
+from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.budget import ANNOUNCED_FROM
 from telegrad.rpc.transport.connection import Connection, Unsent
@@ -149,9 +149,12 @@ class FrameWriter(Endpoint):
             self._host.worker.endpoint_lost(self, ConnectionAbortedError("a send was interrupted"))
             raise
         self._write.release()
-        if self._kept or self.closed:
+        if unsent is not None:
             self._left()
-        return unsent is None
+            return False
+        if self._kept:
+            self.flush()
+        return True
 
     def announced(
         self, header: bytes | bytearray, buffers: Sequence[Buffer]
@@ -303,7 +306,7 @@ class FrameWriter(Endpoint):
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""
         number = self.connection.fileno()
-        if is_busy():
+        if _thread.get_ident() in busy:
             return False
         if self._write.locked():
             # What it has written may have gone, and its thread not have come to say so.

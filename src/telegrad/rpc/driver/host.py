@@ -225,16 +225,17 @@ class SocketHost:
         if not isinstance(future, Call) or not isinstance(link := future.endpoint, Link):
             self._sleep(future, timeout)
             return
-        deadline = math.inf if timeout is None else self.now() + timeout
+        end = None if timeout is None else self.now() + timeout
         while True:
-            link.wait(future, future.number, min(deadline, future.deadline), reads)
+            late = future.deadline
+            link.wait(future, future.number, late if end is None or late < end else end, reads)
             reads = False
             if future._done:
                 return
             now = self.now()
             if now >= future.deadline:
                 self.worker.outgoing.expire_call(future)
-            if now >= deadline:
+            if end is not None and now >= end:
                 return
 
     def about_to_wait(self) -> None:

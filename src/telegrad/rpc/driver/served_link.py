@@ -74,7 +74,7 @@ class ServedLink(Link):
 
     def seize(self) -> bool:
         """Claim the right to read, so that whoever leads sees nothing; say whether it is ours."""
-        if not self._claim_read(_thread.get_ident()):
+        if not self._claim_read(~_thread.get_ident()):
             return False
         self._unwatch()
         return True
@@ -97,8 +97,8 @@ class ServedLink(Link):
 
     def take_turn(self) -> None:
         """Read requests and run them here, for a moment, as long as this thread leads."""
-        host, reader, turn = self._host, self._reader, self.lead.turn
-        me = _thread.get_ident()
+        host, reader = self._host, self._reader
+        me = ~_thread.get_ident()
         reads = self._claim_read(me)
         if not reads:
             return
@@ -134,7 +134,7 @@ class ServedLink(Link):
                         reads = False
                         if self._followers:
                             self.offer_read()
-                        if more and serving.turn not in turn:
+                        if more and serving.turn not in self.lead.turn:
                             # The lead was taken while this was read: whoever has it now does not
                             # know of the rest.
                             self.uncork()
@@ -151,7 +151,9 @@ class ServedLink(Link):
                             break
                         if not end:
                             end, kept_until = began + _TURN, began + _KEPT_FOR
-                        if now > end or serving.turn not in turn or not self._claim_read(me):
+                        if now > end or serving.turn not in self.lead.turn:
+                            break
+                        if not self._claim_read(me):
                             break
                         reads = True
                         if now > kept_until:
@@ -209,7 +211,7 @@ class ServedLink(Link):
 
     def _read_alone(self) -> None:
         """Wait for the room that a request needs, on a thread of the pool."""
-        if not self._claim_read(_thread.get_ident()):
+        if not self._claim_read(~_thread.get_ident()):
             # Another thread reads, and waits for it.
             return
         try:
