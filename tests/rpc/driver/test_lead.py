@@ -136,7 +136,7 @@ def test_a_request_that_waits_gives_the_lead_up_and_has_it_again(patient):
         assert b.rpc_sync("a", simulated.who) == "a"
 
 
-def test_a_call_that_is_over_just_when_its_thread_claims_the_link_leaves_that_to_others(
+def test_a_call_that_is_over_just_when_its_thread_claims_the_link_leaves_it_to_others(
     monkeypatch,
 ):
     seize = served_link.ServedLink.seize
