@@ -20,18 +20,10 @@ from telegrad.rpc.wire.frames import HELLO, Frame
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Attempt", "OutgoingPaths"]
+__all__ = ["OutgoingPaths"]
 
 _LONGEST_DIAL: Final = 10.0  # Seconds.
 _encode_hello = msgspec.msgpack.Encoder().encode
-
-
-class Attempt:
-    """One thread's dialling of a peer, and what came of it."""
-
-    def __init__(self) -> None:
-        self.ended = threading.Event()
-        self.error: WorkerLost | None = None
 
 
 class OutgoingPaths:
@@ -56,7 +48,7 @@ class OutgoingPaths:
                 # comes first: nothing that it counted may be left when there is a new one.
                 worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
             other = session.attempt
-            if isinstance(other, Attempt):
+            if isinstance(other, Future):
                 self._wait_for(other, session, deadline)
                 continue
             opened = self._open(session, deadline)
@@ -70,7 +62,9 @@ class OutgoingPaths:
         self, session: Session, deadline: float
     ) -> tuple[Endpoint, Callable[[], None]] | None:
         """Open a path, and return it with what is to be done then; None if others dial already."""
-        worker, attempt = self._worker, Attempt()
+        worker = self._worker
+        attempt: Future[None] = Future()
+        error: WorkerLost | None = None
         me = ~threading.get_ident()
         busy[me] = attempt
         try:
@@ -79,16 +73,16 @@ class OutgoingPaths:
                     return None
             endpoint = self._dial(session, deadline)
             return endpoint, worker.greeted_on(session, endpoint)
-        except WorkerLost as error:
+        except WorkerLost as met:
             # Told to all who wait, or they would try in vain, one after the other. Another one,
             # without the frames of who met it.
-            attempt.error = WorkerLost(*error.args)
+            error = WorkerLost(*met.args)
             raise
         finally:
             try:
                 with worker.peers.lock:
                     session.stops_dialling(attempt)
-                attempt.ended.set()
+                attempt._settle(None, error)
             finally:
                 del busy[me]
 
@@ -125,17 +119,16 @@ class OutgoingPaths:
             "connection that it opens"
         )
 
-    def _wait_for(self, other: Attempt, session: Session, deadline: float) -> None:
+    def _wait_for(self, other: Future[None], session: Session, deadline: float) -> None:
         """Wait until another thread has dialled; WorkerLost if it could not."""
-        name = session.info.name
-        left = min(max(0.0, deadline - self._worker.host.now()), threading.TIMEOUT_MAX)
-        if not other.ended.wait(left):
+        self._worker.host.wait(other, max(0.0, deadline - self._worker.host.now()))
+        if not other.done():
             raise CallTimeout(
-                f"worker {name!r} could not be reached before the deadline: it is still being "
-                "dialled for another call"
+                f"worker {session.info.name!r} could not be reached before the deadline: it is "
+                "still being dialled for another call"
             )
-        if other.error is not None:
-            raise WorkerLost(*other.error.args)
+        if (error := other.exception()) is not None:
+            raise WorkerLost(*error.args)
 
     def _dial(self, session: Session, deadline: float) -> Endpoint:
         """Open the path for requests to a peer, and greet it."""

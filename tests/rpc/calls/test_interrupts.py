@@ -287,7 +287,7 @@ def test_a_cluster_whose_end_was_interrupted_leaves_no_process_and_no_directory(
 
 def test_a_shutdown_that_was_interrupted_leaves_no_directory(monkeypatch):
     meeting = Meeting("tcp://127.0.0.1:0", ClusterKey.fresh(), None)
-    api.init_rpc("alone", rank=0, world_size=1, meeting=meeting)
+    api.join("alone", rank=0, world_size=1, meeting=meeting)
     directory = api._membership._directory.path
     close = Pool.close
 
@@ -300,5 +300,5 @@ def test_a_shutdown_that_was_interrupted_leaves_no_directory(monkeypatch):
         api.shutdown()
     assert not os.path.exists(directory)
     monkeypatch.undo()
-    api.init_rpc("again", rank=0, world_size=1, meeting=meeting)
+    api.join("again", rank=0, world_size=1, meeting=meeting)
     api.shutdown()

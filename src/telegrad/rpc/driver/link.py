@@ -400,15 +400,18 @@ class Link(FrameWriter):
             self._attending = True
         self._host.start(self._attend)
 
-    def _attend(self) -> None:
-        """Read what is there and no more, on a thread of the pool."""
+    def _attend(self, deadline: float | None = 0.0) -> None:
+        """Read what is there and no more, on a thread of the pool; without a deadline, one frame.
+
+        For that the thread waits: a request needs room.
+        """
         self._attending = False
         if not self._claim_read(~_thread.get_ident()):
             return
         try:
             if self.watched:
                 self._unwatch()
-            while self._receive_next(0.0):
+            while self._receive_next(deadline) and deadline is not None:
                 pass
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)

@@ -117,7 +117,7 @@ class ServedLink(Link):
                         self.lead.disarm(self)
                         self._reads.clear()
                         reads = False
-                        host.start(self._read_alone)
+                        host.start(partial(self._attend, None))
                     break
                 self.frames += 1
                 more = reader.has_frame()
@@ -208,15 +208,3 @@ class ServedLink(Link):
         self._slow += 1
         if self._slow >= _SLOW_IN_A_ROW:
             self._apart = _APART
-
-    def _read_alone(self) -> None:
-        """Wait for the room that a request needs, on a thread of the pool."""
-        if not self._claim_read(~_thread.get_ident()):
-            # Another thread reads, and waits for it.
-            return
-        try:
-            self._receive_next(None)
-        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
-            self._host.link_failed(self, error)
-        finally:
-            self.give_up_read()
