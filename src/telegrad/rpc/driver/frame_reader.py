@@ -100,7 +100,10 @@ class FrameReader:
         self.awaits_room = False
         # Of a request that goes to the anteroom, how much it waits for, and takes there.
         self._parking: tuple[int, int] | None = None
-        # How to go on with a frame that is under way: it is large, waits for room or is skipped.
+        self.kept = 0
+        """How many frames were put back."""
+        # How to go on with a frame that is under way: it is large, waits for room or is skipped; or
+        # was put back.
         self._go_on: Callable[[float | None], Frame | None] | None = None
         self._look: Callable[[float | None], object] | None = None
         if hasattr(select, "poll"):
@@ -159,6 +162,18 @@ class FrameReader:
         self.is_torn = True
         self._start = end
         return self._fetch(frame, deadline) if flags & PLACED else frame
+
+    def put_back(self, frame: Frame) -> None:
+        """Let the next read return a frame that was read, and whose receiving was interrupted."""
+        self.kept += 1
+        self._go_on = partial(self._read_again, frame, self._go_on)
+
+    def _read_again(
+        self, frame: Frame, then: Callable[[float | None], Frame | None] | None, _: float | None
+    ) -> Frame:
+        self.kept -= 1
+        self._go_on = then
+        return frame
 
     # Large frames.
 

@@ -88,10 +88,6 @@ class Link(FrameWriter):
             self._admission,
             lambda nbytes: host.memory(nbytes),
         )
-        # A frame that was read and not received, because a signal's handler interrupted that:
-        # whoever leads next goes on with it. Never on a served link: those are not read by the main
-        # thread, the only one that handles signals.
-        self._unread: Frame | None = None
         # Holds the mark of the thread that reads (see `busy`), or nothing: claimed with it in one
         # step.
         self._reads: dict[None, int] = {}
@@ -110,7 +106,7 @@ class Link(FrameWriter):
 
     def has_frame(self) -> bool:
         """Say whether something lies here that was received and not dealt with."""
-        return self._unread is not None or self._reader.has_frame()
+        return self._reader.kept > 0 or self._reader.has_frame()
 
     def _watch(self) -> None:
         """Let somebody read when something comes."""
@@ -173,7 +169,7 @@ class Link(FrameWriter):
             while not future._done:
                 busy[me] = self
                 try:
-                    frame = reader.read(deadline) if self._unread is None else self._take_unread()
+                    frame = reader.read(deadline)
                 finally:
                     del busy[me]
                 if frame is None:
@@ -183,7 +179,7 @@ class Link(FrameWriter):
                 try:
                     task = receive(self, frame)
                 except _INTERRUPTS:
-                    self._unread = frame
+                    reader.put_back(frame)
                     raise
                 if task is None:
                     continue
@@ -222,7 +218,7 @@ class Link(FrameWriter):
         me = ~_thread.get_ident()
         busy[me] = self
         try:
-            frame = self._reader.read(deadline) if self._unread is None else self._take_unread()
+            frame = self._reader.read(deadline)
         finally:
             del busy[me]
         if frame is None:
@@ -232,7 +228,7 @@ class Link(FrameWriter):
         try:
             task = self._host.worker.receive(self, frame)
         except _INTERRUPTS:
-            self._unread = frame
+            self._reader.put_back(frame)
             raise
         if task is not None and not self._hand_over(frame, task):
             self._host.serve(self, task)
@@ -250,10 +246,6 @@ class Link(FrameWriter):
                 # Here, since Python drops what a finalizer raises: the outer read never sees it.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise
-
-    def _take_unread(self) -> Frame | None:
-        frame, self._unread = self._unread, None
-        return frame
 
     def _hand_over(self, frame: Frame, task: Callable[[], object]) -> bool:
         """Give a nested call to the thread that waits for the call it belongs to."""
