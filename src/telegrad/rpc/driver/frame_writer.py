@@ -205,18 +205,24 @@ class FrameWriter(Endpoint):
         """
         while self._kept and not self._is_corked and self._write.acquire(False):
             me = _thread.get_ident()
-            busy[me] = self
+            # Else it is about to wait in the midst of a frame to another, and leaves the lead.
+            marks = me not in busy
             try:
                 try:
+                    if marks:
+                        busy[me] = self
                     kept = self._take_kept()
                     unsent = None if self.closed else self.connection.send_small(kept, _NOW)
                     if unsent is not None and self._put_off(Unsent(unsent.rest, True)):
                         return
                 finally:
-                    del busy[me]
+                    if marks:
+                        del busy[me]
             except (OSError, EOFError) as error:
                 self._write.release()
-                self._host.worker.endpoint_lost(self, error)
+                lost = partial(self._host.worker.endpoint_lost, self, error)
+                if marks or not self._host.start(lost):
+                    lost()
             except BaseException:
                 self.closed = True
                 self._write.release()
