@@ -5,25 +5,26 @@ runs on the main thread. Both may call telegrad, and a handler may raise, as tha
 The law, for all files beside this one and those above:
 
 1. A thread that moves bytes (it sends, reads or dials) is `busy`: it is marked here until they are
-   in order again. Where users call in that is looked at, once: a call or a wait is
-   refused, a notice or an answer is sent by another thread. So nothing behind that is ever entered
-   by a thread that is in it already. User's code that telegrad runs itself (a handler, a callback,
-   a ``__setstate__``) runs on threads that are not marked, and may call whatever it likes.
-2. Elsewhere a finalizer may call in: a value that goes while a call is served, or an argument that
-   nobody needs any more, ends like that each time, and must not be refused by chance. For this each
-   lock that is held for some steps is reentrant, what it guards is whole after each of them, and
-   who goes through something under it goes through a copy. Finalizers of telegrad's own take no
-   lock: they note what is due, and timers do it (`References.release`).
-3. An interrupt that raises can't be put off: the handler may be the user's own, and telegrad
-   installs none. So it may come wherever Python looks for signals: as a function begins, a loop
-   turns or a call has returned. If it tore a frame, the connection ends, which is told to all who
-   wait for something there. A frame that was read is left to whoever reads next, and so is the
-   right to read. No call is left open without being settled. That is why there are handlers of
-   BaseException where a lock, a right, a descriptor or an open call would be left behind, and why
-   what has to happen together stands in one line, or in lines that call nothing.
+   in order again. That is looked at once, where users call in: a call or a wait is refused, a
+   notice or an answer is sent by another thread. So no frame and no dialling is ever entered by a
+   thread that is in one already. What telegrad itself runs of the user's (a handler, a callback, a
+   ``__setstate__``) runs where nothing is marked, and may call whatever it likes.
+2. Elsewhere a finalizer may call in. A value that goes when its last reference does, or an argument
+   when its call has been served, ends there each time, and must not be refused by chance. For this
+   each lock that is held for some steps is reentrant, what it guards is whole after each of them,
+   and what is gone through under it is a copy. Finalizers of telegrad's own take no lock: they
+   note what is due, and timers do it (`References.release`).
+3. A worker may be closed anywhere, by a signal's handler most likely. What was taken for a link
+   just before is given back by the thread that took it, which sees that the link has ended.
+4. An interrupt that raises can't be put off: the handler may be the user's own, and telegrad
+   installs none. So it comes wherever Python looks for signals: as a function begins, a loop turns
+   or a call has returned. If it tore a frame, the connection ends, which is told to all who wait
+   for something there. A frame that was read is put back for the next reader, and so is the right
+   to read. No call is left open without being settled. That is why BaseException is caught
+   where a lock, a right, a descriptor or an open call would be left behind, and why what has to
+   happen together stands in one line, or in lines that call nothing.
 
-`tests/rpc/test_finalizers.py` and `tests/rpc/calls/test_interrupted_anywhere.py` have them come at
-every such place.
+`tests/rpc/test_finalizers.py` and `tests/rpc/calls/test_interrupted_anywhere.py` try it.
 """
 
 import _thread

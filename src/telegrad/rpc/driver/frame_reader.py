@@ -210,7 +210,7 @@ class FrameReader:
     ) -> Frame | None:
         pause = came + _MOST_AT_ONCE if deadline == NOW else len(memory)
         while came < len(memory):
-            # Whatever ends this read, whoever reads next goes on here.
+            # Whatever ends this read, the next one goes on here.
             self._go_on = partial(self._read_large, fields, memory, came)
             count = 0 if came >= pause else self._receive(memory[came:], deadline)
             if not count:
