@@ -23,7 +23,7 @@ from telegrad.errors import (
     Unserializable,
     UsageError,
 )
-from telegrad.rpc.api import init_rpc
+from telegrad.rpc.api import join
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.security.keys import ClusterKey
 
@@ -82,7 +82,7 @@ def test_a_name_of_pytorchs_rpc_that_is_not_there(name):
 def test_a_worker_that_was_not_started():
     meeting = Meeting("tcp://127.0.0.1:0", ClusterKey.fresh())
     with pytest.raises(CallTimeout, match=r"1 of 2 workers came .* Are the others running"):
-        init_rpc("ps", rank=0, world_size=2, options=rpc.Options(join_timeout=0.2), meeting=meeting)
+        join("ps", rank=0, world_size=2, options=rpc.Options(join_timeout=0.2), meeting=meeting)
 
 
 def test_a_lambda_as_the_function_simply_works(cluster):

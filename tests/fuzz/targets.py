@@ -17,7 +17,7 @@ from telegrad.rpc.security.introduction import Ends, Introduction, Limits, Purpo
 from telegrad.rpc.wire import plain
 from telegrad.rpc.wire.codec import Codec
 from telegrad.rpc.wire.failures import dump_failure, load_failure
-from telegrad.rpc.wire.frames import CALL, PLACED, PREFIX, pack, parse_prefix, split_body
+from telegrad.rpc.wire.frames import CALL, PLACED, PREFIX, check_prefix, pack, split_body
 from telegrad.rpc.wire.functions import expose
 
 __all__ = ["TARGETS", "Target"]
@@ -69,7 +69,9 @@ def parted(data: bytes) -> tuple[bytes, list[memoryview]]:
 def parse_frame(data: bytes) -> None:
     if len(data) < PREFIX.size:
         return
-    _, flags, count, header, body, _, _ = parse_prefix(data, 0, LIMITS)
+    fields = PREFIX.unpack_from(data)
+    check_prefix(fields, LIMITS)
+    _, flags, count, header, body, _, _ = fields
     rest = memoryview(bytearray(data[PREFIX.size + header :]))
     if count and len(rest) >= body:
         split_body(rest[:body], count, flags)

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import math
 import queue
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from telegrad.rpc.security.certificates import mint
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
+from telegrad.rpc.transport.readiness import is_ready
 
 PATIENCE = 20.0
 """Seconds after which a wait in a test has failed."""
@@ -83,12 +85,21 @@ def identities(key: ClusterKey | None = None) -> tuple[Identity, Identity]:
     return Identity("ps", 7, key), Identity("trainer", 8, key)
 
 
+def receive(connection: Connection, view: memoryview) -> int:
+    """Wait for bytes, write them to the view, return how many; 0 when the peer has closed."""
+    while True:
+        try:
+            return connection.recv_into_nowait(view)
+        except BlockingIOError:
+            is_ready(connection.fileno(), math.inf, for_write=False)
+
+
 def receive_exactly(connection: Connection, size: int) -> bytes:
     """Read `size` bytes, or fail at the end of the stream."""
     data = bytearray(size)
     view = memoryview(data)
     while view:
-        count = connection.recv_into(view)
+        count = receive(connection, view)
         assert count, f"the stream ended {len(view)} bytes early"
         view = view[count:]
     return bytes(data)

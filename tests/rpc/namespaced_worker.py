@@ -17,6 +17,7 @@ import sys
 import threading
 
 import numpy as np
+from tests.rpc.connected import receive
 
 from telegrad.distributed import rpc
 from telegrad.errors import TelegradError
@@ -31,7 +32,7 @@ PATIENCE = 20.0
 
 def echo_forever(connection: Connection) -> None:
     buffer = memoryview(bytearray(1000))
-    while count := connection.recv_into(buffer):
+    while count := receive(connection, buffer):
         connection.send([buffer[:count]])
 
 
@@ -48,7 +49,7 @@ def answer(connection: Connection, patience: float) -> str:
     if not connection.pending() and not select.select([connection], [], [], patience)[0]:
         return "silence"
     buffer = memoryview(bytearray(1000))
-    return bytes(buffer[: connection.recv_into(buffer)]).decode()
+    return bytes(buffer[: receive(connection, buffer)]).decode()
 
 
 def obey(identity: Identity, address: str) -> None:

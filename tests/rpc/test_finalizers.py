@@ -8,16 +8,19 @@ import pathlib
 import re
 import threading
 
+import numpy as np
 import pytest
 from tests.interpreter import needs_eager_collector
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
+from telegrad.errors import CallTimeout, NotInitialized, Unserializable, UsageError, WorkerLost
 from telegrad.rpc import interruption
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import wait_all
+from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker, set_default_worker
 from telegrad.rpc.driver.lead import is_locked
+from telegrad.rpc.interruption import is_busy
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.names import WorkerInfo
@@ -26,6 +29,18 @@ from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.transport.segments import SegmentMap, SegmentPool
+
+GATE = threading.Event()
+LATER = []
+
+
+def wait_for_gate():
+    return GATE.wait(10)
+
+
+@pytest.fixture(autouse=True)
+def _close_gate():
+    GATE.clear()
 
 
 class Cycle:
@@ -257,9 +272,11 @@ def call_back(name):
     return current_worker().rpc_sync(name, abs, (-3,))
 
 
+@pytest.mark.parametrize("quiet", [(), ("b",)])
 @pytest.mark.parametrize("how", ["waited for", "left to a callback"])
-def test_what_arrives_may_call_its_sender_as_it_is_unpickled(how):
-    with neighbours("a", "b") as (a, _):
+def test_what_arrives_may_call_its_sender_as_it_is_unpickled(how, quiet):
+    with neighbours("a", "b", quiet=quiet) as (a, b):
+        b.rpc_sync("a", len, ("",))
         before = set_default_worker(a)
         try:
             call = a.rpc_async("b", Calling, ("b",), timeout=10.0)
@@ -292,7 +309,7 @@ def test_a_call_in_the_midst_of_dialling_the_same_worker_is_refused_and_a_notice
     refused = []
 
     def call():
-        with pytest.raises(UsageError, match="interrupted this thread in dialling") as error:
+        with pytest.raises(UsageError, match="interrupted this thread while it") as error:
             a.rpc_sync("b", len, ("a",), timeout=10.0)
         refused.append(error)
         a.notify_service("b", "told", None)
@@ -305,23 +322,57 @@ def test_a_call_in_the_midst_of_dialling_the_same_worker_is_refused_and_a_notice
         assert told.wait(10)
 
 
-@pytest.mark.parametrize(
-    ("method", "doing"), [("send_small", "sending"), ("recv_into_nowait", "reading")]
-)
-def test_a_call_in_the_midst_of_a_frame_of_the_same_worker_is_refused(method, doing, monkeypatch):
+@pytest.mark.parametrize("to", ["a", "b", "c"])
+@pytest.mark.parametrize("method", ["send_small", "recv_into_nowait"])
+def test_a_call_in_the_midst_of_a_frame_is_refused(method, to, monkeypatch):
     refused = []
 
     def call():
-        with pytest.raises(UsageError, match=f"interrupted this thread in {doing}") as error:
-            a.rpc_sync("b", len, ("a",), timeout=10.0)
-        refused.append(error)
+        for use in (a.rpc_sync, a.rpc_async, a.remote, lambda *_: pending.wait()):
+            with pytest.raises(UsageError, match="interrupted this thread while it") as error:
+                use(to, len, ("a",))
+            refused.append(error)
 
-    with neighbours("a", "b") as (a, _):
+    with neighbours("a", "b", "c") as (a, _, _):
+        pending = a.rpc_async("c", wait_for_gate)
         a.rpc_sync("b", len, ("",))
         interrupt(monkeypatch, a.peers.get("b").outgoing.connection, method, call)
         assert a.rpc_sync("b", len, ("ab",)) == 2
-        assert len(refused) == 1
+        assert len(refused) == 4
+        GATE.set()
+        assert pending.wait()
         assert a.rpc_sync("b", len, ("abc",)) == 3
+        assert a.references.counts() == {"owned": 0, "held": 0, "given": 0}
+        assert not is_busy()
+
+
+@async_execution
+def settled_later():
+    return LATER[0]
+
+
+def test_an_answer_in_the_midst_of_a_frame_is_sent_later(monkeypatch):
+    LATER[:] = [Future()]
+    with neighbours("a", "b") as (a, b):
+        a.rpc_sync("b", len, ("",))
+        call = b.rpc_async("a", settled_later)
+        assert b.rpc_sync("a", len, ("",)) == 0
+        answered = functools.partial(LATER[0].set_result, np.ones(1 << 20))
+        interrupt(monkeypatch, a.peers.get("b").outgoing.connection, "send_small", answered)
+        assert a.rpc_sync("b", len, ("ab",)) == 2
+        assert call.wait(10).sum() == 1 << 20
+
+
+def test_a_worker_may_be_closed_by_a_signals_handler_while_it_waits_and_says_so(monkeypatch):
+    with neighbours("a", "b") as (a, b):
+        a.rpc_sync("b", len, ("",))
+        b.rpc_sync("a", len, ("",))
+        interrupt(monkeypatch, a.peers.get("b").outgoing._reader, "_await_bytes", a.close)
+        with pytest.raises(NotInitialized):
+            a.rpc_sync("b", wait_for_gate)
+        assert eventually(lambda: b.peers.get("a").reason == "it has shut down")
+        assert not is_busy()
+        GATE.set()
 
 
 class JustClaimed(dict):

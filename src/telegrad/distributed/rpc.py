@@ -86,14 +86,14 @@ def init_rpc(
     """
     if unknown:
         raise _unexpected("init_rpc", unknown)
-    return api.init_rpc(
+    return api.join(
         name,
         rank=rank,
         world_size=world_size,
         options=options,
         meeting=meeting,
         on_start=attach_autograd,
-    )
+    ).worker
 
 
 _NAMES = {

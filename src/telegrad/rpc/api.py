@@ -5,14 +5,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from telegrad.errors import UsageError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
 from telegrad.rpc.membership import environment
 from telegrad.rpc.membership.card import OPEN, world_of
-from telegrad.rpc.membership.launch import Launch, find_launch
+from telegrad.rpc.membership.launch import find_launch
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.place import find_meeting
 from telegrad.rpc.membership.rendezvous import Meeting
@@ -23,9 +23,7 @@ from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
 __all__ = [
-    "Joined",
     "get_worker_info",
-    "init_rpc",
     "is_world_open",
     "join",
     "remote",
@@ -54,40 +52,6 @@ def _integer(value: Any, argument: str) -> int | None:
         raise UsageError(f"expected an integer for {argument}, got {value!r}") from None
 
 
-def init_rpc(
-    name: str | None = None,
-    *,
-    rank: int | None = None,
-    world_size: int | None = None,
-    options: Options | None = None,
-    meeting: Any = None,
-    on_start: Callable[[Worker], object] = lambda _: None,
-) -> Worker:
-    """Make this process a worker of a cluster; return when all workers are in.
-
-    What is not given comes from the launcher (`find_launch`) and the environment. Without a
-    world_size there either, the world is an open one: workers come and go, and this returns at
-    once. `meeting` is a Meeting, or a place to meet (a directory's path, a store of PyTorch's);
-    with it, a world_size that is not given is that of an open world. `on_start` gets the worker
-    before any other can call it.
-    """
-    return join(
-        name,
-        rank=rank,
-        world_size=world_size,
-        options=options,
-        meeting=meeting,
-        on_start=on_start,
-    ).membership.worker
-
-
-class Joined(NamedTuple):
-    """What came of joining: the launcher that was found, and this process's part."""
-
-    launch: Launch | None
-    membership: Membership
-
-
 def join(
     name: str | None = None,
     *,
@@ -96,8 +60,15 @@ def join(
     options: Options | None = None,
     meeting: Any = None,
     on_start: Callable[[Worker], object] = lambda _: None,
-) -> Joined:
-    """Do what `init_rpc` does, and say more of it."""
+) -> Membership:
+    """Make this process a worker of a cluster; return its part when all workers are in.
+
+    What is not given comes from the launcher (`find_launch`) and the environment. Without a
+    world_size there either, the world is an open one: workers come and go, and this returns at
+    once. `meeting` is a Meeting, or a place to meet (a directory's path, a store of PyTorch's);
+    with it, a world_size that is not given is that of an open world. `on_start` gets the worker
+    before any other can call it.
+    """
     global _membership
     chosen = given_options(options)
     launch = find_launch(os.environ)
@@ -133,10 +104,11 @@ def join(
     found = launch.launcher if launch is not None else "no launcher"
     _log.info("%s found: %r joins %s", found, name, world_of(size or OPEN))
     membership = Membership(name, own_rank, size or OPEN, chosen, meeting, on_start)
+    membership.launcher = None if launch is None else launch.launcher
     _membership = membership
     set_default_worker(membership.worker)
     atexit.register(_leave_at_exit, membership)
-    return Joined(launch, membership)
+    return membership
 
 
 def is_world_open() -> bool:

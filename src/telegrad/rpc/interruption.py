@@ -2,27 +2,58 @@
 
 Whatever the collector frees may run a finalizer of the user's, on any thread; a signal's handler
 runs on the main thread. Both may call telegrad, and a handler may raise, as that of Ctrl-C does.
-The law, for all files beside this one:
+The law, for all files beside this one and those above:
 
-1. A lock that is held for some steps is reentrant, and what it guards is whole after each of them:
-   who goes through something under it goes through a copy. So a call that interrupts the holder
-   ends like any other.
-2. A thread can't send a frame, read one or dial a peer while it is at just that. A call that
-   interrupts it there is refused (`refusal`), a notice is sent afterwards. Finalizers of telegrad's
-   own take no lock: they note what is due, and timers do it (`References.release`).
-3. An interrupt that raises ends the connection whose frame it tore, which is told to all who wait
-   for something there. A frame that was read is left to whoever reads next, and so is the right to
-   read. No call is left open without being settled.
+1. A thread that moves bytes (it sends, reads or dials) is `busy`: it is marked here until they are
+   in order again. That is looked at once, where users call in: a call or a wait is refused, a
+   notice or an answer is sent by another thread. So no frame and no dialling is ever entered by a
+   thread that is in one already. What telegrad itself runs of the user's (a handler, a callback, a
+   ``__setstate__``) runs where nothing is marked, and may call whatever it likes.
+2. Elsewhere a finalizer may call in. A value that goes when its last reference does, or an argument
+   when its call has been served, ends there each time, and must not be refused by chance. For this
+   each lock that is held for some steps is reentrant, what it guards is whole after each of them,
+   and what is gone through under it is a copy. Finalizers of telegrad's own take no lock: they
+   note what is due, and timers do it (`References.release`).
+3. A worker may be closed anywhere, by a signal's handler most likely. What was taken for a link
+   just before is given back by the thread that took it, which sees that the link has ended.
+4. An interrupt that raises can't be put off: the handler may be the user's own, and telegrad
+   installs none. So it comes wherever Python looks for signals: as a function begins, a loop turns
+   or a call has returned. If it tore a frame, the connection ends, which is told to all who wait
+   for something there. A frame that was read is put back for the next reader, and so is the right
+   to read. No call is left open without being settled. That is why BaseException is caught
+   where a lock, a right, a descriptor or an open call would be left behind, and why what has to
+   happen together stands in one line, or in lines that call nothing.
+
+`tests/rpc/test_finalizers.py` and `tests/rpc/calls/test_interrupted_anywhere.py` try it.
 """
+
+import _thread
+from typing import Final
 
 from telegrad.errors import UsageError
 
-__all__ = ["refusal"]
+__all__ = ["busy", "check_not_busy", "is_busy"]
+
+busy: Final[dict[int, object]] = {}
+"""The threads that send, by their ids, and those that read or dial, by the ids' complements.
+
+Two marks, since whoever dials greets, and a worker may be closed by a thread that reads, which says
+so to others. Each with what for: a link, or an attempt. Empty, most often: so `if busy` is all that
+a call pays. Set and deleted in lines that call nothing.
+"""
 
 
-def refusal(peer: str, doing: str) -> UsageError:
-    """Return what to raise for a call to a peer that interrupted its own thread in `doing`."""
-    return UsageError(
-        f"expected no call to {peer!r} from here: a finalizer or a signal's handler interrupted "
-        f"this thread in {doing} that worker; call it from another thread"
-    )
+def is_busy() -> bool:
+    """Say whether a finalizer or a signal's handler runs on a thread that moves bytes."""
+    me = _thread.get_ident()
+    return me in busy or ~me in busy
+
+
+def check_not_busy() -> None:
+    """Raise UsageError if a finalizer or a signal's handler runs on a thread that moves bytes."""
+    if is_busy():
+        raise UsageError(
+            "expected no call from here: a finalizer or a signal's handler interrupted this "
+            "thread while it sent, read or dialled; make the call on another thread, or note what "
+            "is to be done and do it later"
+        )

@@ -4,6 +4,7 @@ Invariant: nobody waits longer than until its own deadline, though others dial t
 """
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -12,26 +13,17 @@ import msgspec
 from telegrad.errors import CallTimeout, TelegradError, Unreachable, WorkerLost
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.interruption import refusal
+from telegrad.rpc.interruption import busy
 from telegrad.rpc.protocol.session import Session
 from telegrad.rpc.wire.frames import HELLO, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Attempt", "OutgoingPaths"]
+__all__ = ["OutgoingPaths"]
 
 _LONGEST_DIAL: Final = 10.0  # Seconds.
 _encode_hello = msgspec.msgpack.Encoder().encode
-
-
-class Attempt:
-    """One thread's dialling of a peer, and what came of it."""
-
-    def __init__(self) -> None:
-        self.thread = threading.get_ident()
-        self.ended = threading.Event()
-        self.error: WorkerLost | None = None
 
 
 class OutgoingPaths:
@@ -47,35 +39,52 @@ class OutgoingPaths:
             return worker.loopback
         if not session.address:
             return self._path_it_opened(session, deadline)
-        attempt = Attempt()
+        while True:
+            endpoint = session.outgoing
+            if endpoint is not None and not endpoint.closed:
+                return endpoint
+            if endpoint is not None:
+                # A send on it was interrupted, and its loss has not been dealt with yet. That
+                # comes first: nothing that it counted may be left when there is a new one.
+                worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
+            other = session.attempt
+            if isinstance(other, Future):
+                self._wait_for(other, session, deadline)
+                continue
+            opened = self._open(session, deadline)
+            if opened is not None:
+                endpoint, finish = opened
+                finish()
+                worker.host.rouse(endpoint.next_tick)
+                return endpoint
+
+    def _open(
+        self, session: Session, deadline: float
+    ) -> tuple[Endpoint, Callable[[], None]] | None:
+        """Open a path, and return it with what is to be done then; None if others dial already."""
+        worker = self._worker
+        attempt: Future[None] = Future()
+        error: WorkerLost | None = None
+        me = ~threading.get_ident()
+        busy[me] = attempt
         try:
-            while True:
-                endpoint = session.outgoing
-                if endpoint is not None and not endpoint.closed:
-                    return endpoint
-                if endpoint is not None:
-                    # A send on it was interrupted, and its loss has not been dealt with yet. That
-                    # comes first: nothing that it counted may be left when there is a new one.
-                    worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
-                with worker.peers.lock:
-                    other = session.attempt
-                    is_ours = session.dials(attempt)
-                if is_ours:
-                    break
-                if isinstance(other, Attempt):
-                    self._wait_for(other, session, deadline)
+            with worker.peers.lock:
+                if not session.dials(attempt):
+                    return None
             endpoint = self._dial(session, deadline)
-        except WorkerLost as error:
+            return endpoint, worker.greeted_on(session, endpoint)
+        except WorkerLost as met:
             # Told to all who wait, or they would try in vain, one after the other. Another one,
             # without the frames of who met it.
-            attempt.error = WorkerLost(*error.args)
+            error = WorkerLost(*met.args)
             raise
         finally:
-            with worker.peers.lock:
-                session.stops_dialling(attempt)
-            attempt.ended.set()
-        worker.host.rouse(endpoint.next_tick)
-        return endpoint
+            try:
+                with worker.peers.lock:
+                    session.stops_dialling(attempt)
+                attempt._settle(None, error)
+            finally:
+                del busy[me]
 
     def _path_it_opened(self, session: Session, deadline: float) -> Endpoint:
         """Return the path that a peer which listens nowhere has opened; it may be about to."""
@@ -110,19 +119,16 @@ class OutgoingPaths:
             "connection that it opens"
         )
 
-    def _wait_for(self, other: Attempt, session: Session, deadline: float) -> None:
+    def _wait_for(self, other: Future[None], session: Session, deadline: float) -> None:
         """Wait until another thread has dialled; WorkerLost if it could not."""
-        name = session.info.name
-        if other.thread == threading.get_ident():
-            raise refusal(name, "dialling")
-        left = min(max(0.0, deadline - self._worker.host.now()), threading.TIMEOUT_MAX)
-        if not other.ended.wait(left):
+        self._worker.host.wait(other, max(0.0, deadline - self._worker.host.now()))
+        if not other.done():
             raise CallTimeout(
-                f"worker {name!r} could not be reached before the deadline: it is still being "
-                "dialled for another call"
+                f"worker {session.info.name!r} could not be reached before the deadline: it is "
+                "still being dialled for another call"
             )
-        if other.error is not None:
-            raise WorkerLost(*other.error.args)
+        if (error := other.exception()) is not None:
+            raise WorkerLost(*error.args)
 
     def _dial(self, session: Session, deadline: float) -> Endpoint:
         """Open the path for requests to a peer, and greet it."""
@@ -157,7 +163,6 @@ class OutgoingPaths:
         except (OSError, EOFError) as error:
             worker.host.ended(endpoint)
             raise worker.loss(session.info, error, error) from error
-        worker.greeted_on(session, endpoint)
         return endpoint
 
     def _look_again_for(self, session: Session) -> None:

@@ -294,17 +294,20 @@ class Worker:
             finish = self._begin(session, session.greeted(endpoint, address, place, given_up))
         finish()
 
-    def greeted_on(self, session: Session, endpoint: Endpoint) -> None:
-        """Note that a peer was dialled and greeted: the path is for this worker's requests."""
+    def greeted_on(self, session: Session, endpoint: Endpoint) -> Callable[[], None]:
+        """Note that a peer was dialled and greeted: the path is for this worker's requests.
+
+        Returns the rest of it, for when others may dial again.
+        """
         with self.peers.lock:
             # One that has ended since is not entered: its loss has been dealt with, and no other
             # will be told.
             is_over = self.closed or endpoint.closed
             finish = self._begin(session, [] if is_over else session.greets(endpoint))
-        finish()
         if self.closed:
             self.host.ended(endpoint)
             self.find(session.info)
+        return finish
 
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
         """Note that a path broke: its peer is lost, as far as this worker can tell."""

@@ -20,6 +20,7 @@ from tests.rpc.neighbours import eventually, neighbours
 from telegrad import rpc
 from telegrad.errors import WorkerLost
 from telegrad.rpc.driver.spin import Spinning
+from telegrad.rpc.interruption import is_busy
 from telegrad.rpc.options import Options
 
 SEARCHED = str(pathlib.Path(rpc.__file__).parent)
@@ -122,5 +123,6 @@ def test_a_call_may_be_interrupted_anywhere(work):
             assert eventually(lambda link=link: not link.calls.open), interrupt.where
             assert eventually(lambda link=link: not link._write.locked()), interrupt.where
             assert eventually(lambda: not Spinning._is_taken), interrupt.where
+            assert not is_busy(), interrupt.where
         work(a)
         assert number > 50

@@ -13,6 +13,7 @@ from tests.rpc.neighbours import eventually, neighbours
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import WorkerLost
 from telegrad.rpc import api
+from telegrad.rpc.current import current_worker, set_default_worker
 from telegrad.rpc.driver.pool import Pool
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.options import Options
@@ -214,6 +215,42 @@ def test_an_answer_that_was_read_but_not_received_is_left_to_the_next(signal_rai
         assert call.wait() == "b"
 
 
+class Asking:
+    """Asks a worker as it arrives."""
+
+    asked = []
+
+    def __setstate__(self, state):
+        self.asked.append(called(current_worker(), simulated.who))
+        self.asked[0].wait()
+
+    def __getstate__(self):
+        return {"is": "not empty"}
+
+
+def test_an_answer_that_was_read_within_another_is_left_to_the_next_as_well():
+    Asking.asked.clear()
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        receive, frames = a.receive, []
+
+        def interrupted(link, frame):
+            frames.append(frame)
+            if len(frames) == 2:
+                raise KeyboardInterrupt
+            return receive(link, frame)
+
+        before = set_default_worker(a)
+        a.receive = interrupted
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                called(a, Asking).wait()
+        finally:
+            set_default_worker(before)
+        assert eventually(Asking.asked[0].done)
+        assert Asking.asked[0].wait() == "b"
+
+
 def test_ctrl_c_within_the_answer_to_somebody_elses_call_gets_through(monkeypatch):
     with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
         a.rpc_sync("b", simulated.who)
@@ -287,7 +324,7 @@ def test_a_cluster_whose_end_was_interrupted_leaves_no_process_and_no_directory(
 
 def test_a_shutdown_that_was_interrupted_leaves_no_directory(monkeypatch):
     meeting = Meeting("tcp://127.0.0.1:0", ClusterKey.fresh(), None)
-    api.init_rpc("alone", rank=0, world_size=1, meeting=meeting)
+    api.join("alone", rank=0, world_size=1, meeting=meeting)
     directory = api._membership._directory.path
     close = Pool.close
 
@@ -300,5 +337,5 @@ def test_a_shutdown_that_was_interrupted_leaves_no_directory(monkeypatch):
         api.shutdown()
     assert not os.path.exists(directory)
     monkeypatch.undo()
-    api.init_rpc("again", rank=0, world_size=1, meeting=meeting)
+    api.join("again", rank=0, world_size=1, meeting=meeting)
     api.shutdown()

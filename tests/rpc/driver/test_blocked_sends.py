@@ -1,5 +1,6 @@
 """A peer that does not read keeps nobody longer than the deadline, and nothing breaks thereby."""
 
+import math
 import os
 import signal
 import threading
@@ -15,10 +16,11 @@ from tests.rpc.neighbours import eventually, neighbours
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import CallTimeout, ProtocolViolation
+from telegrad.rpc.interruption import is_busy
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.transport.connection import Unsent
-from telegrad.rpc.wire.frames import NOTICE, PING, Frame
+from telegrad.rpc.wire.frames import NOTICE, PING, PREFIX, Frame
 
 LARGE = 32 << 20
 UNANNOUNCED = 1_000_000  # Bytes; more than a Unix socket takes at once.
@@ -262,7 +264,33 @@ def test_the_rest_of_a_frame_that_a_closing_worker_drops_keeps_neither_lock_nor_
             a.close()
             yield b"rest"
 
-        link._write.acquire()
-        assert not link._put_off(Unsent(rest(), True))
+        link.connection.send_small = lambda *_: Unsent(rest(), True)
+        assert not link.send(Frame(PING), -math.inf)
         assert not link._write.locked()
         assert link.connection.fileno() == -1
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_send_that_has_to_wait_sends_what_was_kept_for_others_first(is_broken, monkeypatch):
+    with neighbours("a", "b", "c", options=Options(segments=False)) as (a, *_):
+        one, other = (
+            a.rpc_sync(name, simulated.who) and a.peers.get(name).outgoing for name in "bc"
+        )
+        send_small = one.connection.send_small
+
+        def is_full(data, deadline):
+            monkeypatch.setattr(one.connection, "send_small", send_small)
+            return Unsent([memoryview(data)], False)
+
+        def leave_lead():
+            if is_broken:
+                other.connection.shutdown()
+            other._kept.append(PREFIX.pack(PING, 0, 0, 0, 0, 0, 0))
+            other.flush()
+
+        monkeypatch.setattr(one.connection, "send_small", is_full)
+        monkeypatch.setattr(a.host, "about_to_wait", leave_lead)
+        assert a.rpc_sync("b", simulated.who) == "b"
+        assert not other._kept
+        assert eventually(lambda: (a.peers.get("c").lost is not None) == is_broken)
+        assert not is_busy()

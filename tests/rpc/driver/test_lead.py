@@ -12,11 +12,13 @@ from tests.interpreter import IS_LOCKED
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
+from telegrad.errors import CallTimeout
 from telegrad.rpc.calls.future_group import wait_all
+from telegrad.rpc.calls.service import seal_message
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.driver import host, monitor, served_link
 from telegrad.rpc.options import Options
-from telegrad.rpc.wire.frames import ANSWER, PING, Frame
+from telegrad.rpc.wire.frames import ANSWER, NOTICE, PING, Frame
 
 GATE = threading.Event()
 RAN: list[str] = []
@@ -133,6 +135,37 @@ def test_a_request_that_waits_gives_the_lead_up_and_has_it_again(patient):
         assert b.rpc_sync("a", ask, ("c",)) == "c"
         assert eventually(lambda: a.host.handlers.running == 0)
         assert b.rpc_sync("a", simulated.who) == "a"
+
+
+def test_a_call_that_is_over_just_when_its_thread_claims_the_link_leaves_it_to_others(
+    monkeypatch,
+):
+    seize = served_link.ServedLink.seize
+
+    def give_up(link):
+        reads = seize(link)
+        for call in link.calls.drain():
+            call.fail(CallTimeout("too late"))
+        return reads
+
+    with neighbours("a", "b") as (a, _):
+        monkeypatch.setattr(served_link.ServedLink, "seize", give_up)
+        with pytest.raises(CallTimeout, match="too late"):
+            a.rpc_sync("b", ask, ("a",))
+        monkeypatch.undo()
+        assert a.rpc_sync("b", simulated.who, timeout=10) == "b"
+
+
+def test_what_a_thread_read_and_was_interrupted_in_receiving_is_left_to_whoever_leads():
+    told = threading.Event()
+    with neighbours("a", "b") as (a, b):
+        b.register_service("told", lambda request: told.set(), inline=True)
+        a.rpc_sync("b", simulated.who)
+        link = b.peers.get("a").incoming
+        assert eventually(lambda: link._claim_read(-1))
+        link._reader.put_back(Frame(NOTICE, header=seal_message("told", None, ())[0]))
+        link.give_up_read()
+        assert told.wait(10)
 
 
 def test_a_request_that_takes_long_loses_the_lead_to_whoever_serves_the_others():

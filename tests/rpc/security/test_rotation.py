@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.rpc import simulated
-from tests.rpc.connected import connected, hosting, mint_cluster
+from tests.rpc.connected import connected, hosting, mint_cluster, receive
 from tests.rpc.neighbours import eventually
 
 from telegrad.errors import AuthenticationFailed, UsageError, WorkerLost
@@ -46,7 +46,7 @@ def meets(address: str, ps: Identity, trainer: Identity) -> bool:
         try:
             with connected(address, one, other) as (dialled, accepted):
                 dialled.send([b"x"])
-                assert accepted.recv_into(memoryview(bytearray(1))) == 1
+                assert receive(accepted, memoryview(bytearray(1))) == 1
                 outcomes.append(True)
         except AuthenticationFailed:
             outcomes.append(False)

@@ -16,6 +16,7 @@ from tests.rpc.connected import (
     connected,
     hosting,
     mint_cluster,
+    receive,
     receive_exactly,
 )
 from tests.rpc.neighbours import eventually
@@ -258,18 +259,18 @@ def test_a_finalizer_may_send_where_it_interrupted_a_thread_that_receives(
     cluster: dict[str, Identity], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connected(ADDRESS, cluster["ps"], cluster["trainer"]) as (dialled, accepted):
-        receive = dialled._socket.recv_into  # type: ignore[attr-defined]
+        recv_into = dialled._socket.recv_into  # type: ignore[attr-defined]
 
         def interrupted(buffer: memoryview) -> int:
             monkeypatch.undo()
             dialled.send([b"ping"])
-            return int(receive(buffer))
+            return int(recv_into(buffer))
 
         monkeypatch.setattr(dialled._socket, "recv_into", interrupted)  # type: ignore[attr-defined]
         received = bytearray(4)
         accepted.send([b"pong"])
         receiving = threading.Thread(
-            target=lambda: dialled.recv_into(memoryview(received)), daemon=True
+            target=lambda: receive(dialled, memoryview(received)), daemon=True
         )
         receiving.start()
         receiving.join(PATIENCE / 2)
@@ -292,8 +293,8 @@ def test_after_shutdown_nothing_goes_out_in_the_clear(cluster: dict[str, Identit
         dialled.shutdown()
         with pytest.raises(BrokenPipeError):
             dialled.send([b"secret"])
-        assert dialled.recv_into(memoryview(bytearray(1))) == 0
-        assert accepted.recv_into(memoryview(bytearray(1))) == 0
+        assert receive(dialled, memoryview(bytearray(1))) == 0
+        assert receive(accepted, memoryview(bytearray(1))) == 0
         assert dialled.pending() == 0
 
 

@@ -18,6 +18,7 @@ from tests.rpc.connected import (
     hosting,
     identities,
     mint_cluster,
+    receive,
     receive_exactly,
 )
 
@@ -134,13 +135,13 @@ def test_the_peers_close_reads_as_the_end(pair: Pair) -> None:
     dialled.send([b"last words"])
     dialled.close()
     assert receive_exactly(accepted, 10) == b"last words"
-    assert accepted.recv_into(memoryview(bytearray(10))) == 0
+    assert receive(accepted, memoryview(bytearray(10))) == 0
     assert accepted.recv_into_nowait(memoryview(bytearray(10))) == 0
 
 
 def test_shutdown_wakes_a_reader_that_waits(pair: Pair) -> None:
     _, accepted = pair
-    thread, results = in_thread(lambda: accepted.recv_into(memoryview(bytearray(10))))
+    thread, results = in_thread(lambda: receive(accepted, memoryview(bytearray(10))))
     accepted.shutdown()
     joined(thread)
     assert results == [0]

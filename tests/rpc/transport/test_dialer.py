@@ -13,9 +13,9 @@ from tests.rpc.connected import PATIENCE, Clock, hosting, identities, mint_clust
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, NotInitialized, WorkerLost
+from telegrad.rpc.calls.future import Future
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.outgoing_paths import Attempt
 from telegrad.rpc.security.introduction import NONCE_BYTES, Ends, Introduction, Side
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
@@ -60,9 +60,8 @@ def test_a_failed_dialling_is_told_to_all_who_waited_for_it() -> None:
             calls = [threads.submit(a.rpc_sync, "b", abs, (-1,)) for _ in range(count)]
             dialled, _ = silent.accept()
             attempt = a.peers.find("b").attempt
-            assert isinstance(attempt, Attempt)
-            waiting = attempt.ended._cond._waiters  # type: ignore[attr-defined]
-            assert eventually(lambda: len(waiting) == count - 1)
+            assert isinstance(attempt, Future)
+            assert eventually(lambda: len(attempt._sleepers or ()) == count - 1)
             # Whoever dials again is not answered.
             dialled.close()
             errors = [call.exception(PATIENCE / 2) for call in calls]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.rpc.connected import PATIENCE, connected, identities, receive_exactly
+from tests.rpc.connected import PATIENCE, connected, identities, receive, receive_exactly
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.driver.frame_reader import FrameReader
@@ -167,7 +167,7 @@ def test_buffers_of_all_sizes_come_out_as_they_went_in(sizes: list[int], view: i
         got = bytearray()
         room = memoryview(bytearray(view))
         while len(got) < len(whole):
-            count = accepted.recv_into(room)
+            count = receive(accepted, room)
             assert count
             got += room[:count]
         sender.join(PATIENCE)

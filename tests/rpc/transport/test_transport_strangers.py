@@ -14,7 +14,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.rpc.connected import PATIENCE, Clock, Host, hosting, identities, receive_exactly
+from tests.rpc.connected import PATIENCE, Clock, Host, hosting, identities, receive, receive_exactly
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.security.introduction import Ends, Introduction, Side
@@ -196,7 +196,7 @@ def test_a_connection_that_cant_be_served_is_closed_and_the_listener_goes_on(
         with contextlib.closing(
             connect(listener.address, identity=TRAINER, expect=PS.name)
         ) as first:
-            assert first.recv_into(memoryview(bytearray(1))) == 0
+            assert receive(first, memoryview(bytearray(1))) == 0
         with contextlib.closing(connect(listener.address, identity=TRAINER, expect=PS.name)):
             until(lambda: len(served) == 2)
     served[1].close()

@@ -14,8 +14,8 @@ from telegrad.rpc.wire.frames import (
     PLACED_ENTRY,
     PREFIX,
     Placement,
+    check_prefix,
     pack,
-    parse_prefix,
     split_body,
     split_table,
 )
@@ -23,7 +23,8 @@ from telegrad.rpc.wire.frames import (
 
 def unpack(parts, limits=None):
     data = b"".join(bytes(part) for part in parts)
-    fields = parse_prefix(data, 0, limits or Limits())
+    fields = PREFIX.unpack_from(data)
+    check_prefix(fields, limits or Limits())
     kind, flags, count, header, body, ident, parent = fields
     start = PREFIX.size + header
     assert len(data) == start + body
@@ -64,15 +65,15 @@ def test_placed_buffers_leave_only_their_place_in_the_table():
 
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ProtocolViolation, match="kind 99"):
-        parse_prefix(PREFIX.pack(99, 0, 0, 0, 0, 0, 0), 0, Limits())
+        check_prefix((99, 0, 0, 0, 0, 0, 0), Limits())
 
 
 def test_sizes_beyond_the_limits_are_refused_before_anything_is_allocated():
     limits = Limits(header_bytes=10, payload_bytes=100)
     with pytest.raises(ProtocolViolation, match="header of 11 bytes"):
-        parse_prefix(PREFIX.pack(CALL, 0, 0, 11, 0, 0, 0), 0, limits)
+        check_prefix((CALL, 0, 0, 11, 0, 0, 0), limits)
     with pytest.raises(ProtocolViolation, match="payload of 18446744073709551615 bytes"):
-        parse_prefix(PREFIX.pack(CALL, 0, 1, 0, 2**64 - 1, 0, 0), 0, limits)
+        check_prefix((CALL, 0, 1, 0, 2**64 - 1, 0, 0), limits)
 
 
 def test_sizes_at_the_limits_are_taken():
@@ -101,7 +102,7 @@ def test_buffers_that_do_not_fill_their_body_are_refused(buffers):
 
 def test_a_body_without_buffers_is_refused():
     with pytest.raises(ProtocolViolation, match="0 buffers"):
-        parse_prefix(PREFIX.pack(CALL, 0, 0, 0, 8, 0, 0), 0, Limits())
+        check_prefix((CALL, 0, 0, 0, 8, 0, 0), Limits())
 
 
 @pytest.mark.parametrize(

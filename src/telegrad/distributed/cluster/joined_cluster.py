@@ -8,6 +8,7 @@ from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import UsageError
 from telegrad.rpc import api
+from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.roster import Left, RosterChange
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
@@ -28,11 +29,11 @@ class JoinedCluster(Cluster):
         <JoinedCluster of main: running>
     """
 
-    def __init__(self, joined: api.Joined) -> None:
+    def __init__(self, membership: Membership) -> None:
         super().__init__()
-        self._membership = joined.membership
-        self._worker = joined.membership.worker
-        self.launcher: str = joined.launch.launcher if joined.launch is not None else _NOBODY
+        self._membership = membership
+        self._worker = membership.worker
+        self.launcher: str = membership.launcher or _NOBODY
         """Who started this process, as far as that can be seen."""
         for peer in self._worker.peers.all():
             self._tell(ClusterChange("came", peer.info))

@@ -28,7 +28,6 @@ class Terminal:
     """The side of the process that has it."""
 
     def __init__(self, worker: Worker) -> None:
-        # Reentrant: a finalizer that interrupts its holder may find out that a worker was lost.
         self._lock = threading.RLock()
         self._holder: WorkerInfo | None = None
         self._waiting: deque[ServiceRequest] = deque()

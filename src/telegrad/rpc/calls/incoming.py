@@ -23,6 +23,7 @@ from telegrad.rpc.calls.room import Waiting, run_and_release
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.forked_process import end_copy
+from telegrad.rpc.interruption import busy, is_busy
 from telegrad.rpc.losses import Farewell
 from telegrad.rpc.security.audit import audit
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
@@ -154,6 +155,9 @@ class Incoming:
 
     def send(self, endpoint: Endpoint, frame: Frame) -> None:
         """Send a frame; if it can't be, the peer is lost."""
+        if busy and is_busy():
+            self._worker.host.start(partial(self.send, endpoint, frame))
+            return
         if self._worker.outgoing.rides:
             self._worker.outgoing.end_rides(endpoint)
         try:

@@ -5,7 +5,6 @@ call's sender until the call's deadline, and a notice's for a moment.
 """
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,7 +23,7 @@ from telegrad.rpc.calls.future import Quick
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.calls.service import Arrays, open_message, seal_message
 from telegrad.rpc.endpoint import MAY_WAIT, RETRY_AFTER, UNASKED, Endpoint
-from telegrad.rpc.outgoing_paths import Attempt
+from telegrad.rpc.interruption import busy, check_not_busy, is_busy
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.wire.codec import refuse_by_place
@@ -92,6 +91,8 @@ class Outgoing:
         `waits`: the calling thread will wait for it at once. `creates`: the result stays there, as
         the reference of that number. `said`: what errors call it, if not by its function.
         """
+        if busy:
+            check_not_busy()
         worker = self._worker
         peer = worker.find(to)
         deadline = self.deadline(timeout)
@@ -248,6 +249,8 @@ class Outgoing:
         waits: bool,
     ) -> Call:
         """Send a service's message that is answered with (header, arrays)."""
+        if busy:
+            check_not_busy()
         worker = self._worker
         peer = worker.find(to)
         data, buffers = seal_message(name, header, arrays)
@@ -273,12 +276,11 @@ class Outgoing:
         One that `rides` has time: it goes with the next frame to that worker, before this one asks
         or answers any other, and 10 ms later at the latest.
         """
+        if busy and is_busy():
+            self._worker.host.start(partial(self._notify_later, peer, name, header))
+            return
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
-            if isinstance(peer.attempt, Attempt) and peer.attempt.thread == threading.get_ident():
-                # A finalizer interrupted that: whoever waits for the path sends it.
-                self._worker.host.start(partial(self._notify_later, peer, name, header))
-                return
             endpoint = self._worker.path_to(peer, self.deadline(None))
         if rides and endpoint.send_with_next(seal_message(name, header, ())[0]):
             # In this order: `end_late_rides` goes the other way round, so no path is forgotten.

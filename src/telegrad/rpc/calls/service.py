@@ -9,12 +9,14 @@ sends such a one (ProtocolViolation, or msgspec's ValidationError): that ends th
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from telegrad.errors import ProtocolViolation
+from telegrad.rpc.interruption import busy, is_busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import arrays
 from telegrad.rpc.wire.frames import ANSWER, Buffer, Frame
@@ -101,6 +103,9 @@ class ServiceRequest(msgspec.Struct, eq=False):
 
     def reply(self, header: Any = None, content: Arrays = ()) -> None:
         """Answer the message."""
+        if busy and is_busy():
+            self._worker.host.start(partial(self.reply, header, content))
+            return
         number, self.number = self.number, None
         if number is None:
             return

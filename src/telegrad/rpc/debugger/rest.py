@@ -51,7 +51,6 @@ class Rest:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
-        # Reentrant: a finalizer that interrupts its holder may make a call.
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._own = 0

@@ -100,7 +100,10 @@ class FrameReader:
         self.awaits_room = False
         # Of a request that goes to the anteroom, how much it waits for, and takes there.
         self._parking: tuple[int, int] | None = None
-        # How to go on with a frame that is under way: it is large, waits for room or is skipped.
+        self.kept = 0
+        """How many frames were put back."""
+        # How to go on with a frame that is under way: it is large, waits for room or is skipped; or
+        # was put back.
         self._go_on: Callable[[float | None], Frame | None] | None = None
         self._look: Callable[[float | None], object] | None = None
         if hasattr(select, "poll"):
@@ -160,6 +163,18 @@ class FrameReader:
         self._start = end
         return self._fetch(frame, deadline) if flags & PLACED else frame
 
+    def put_back(self, frame: Frame) -> None:
+        """Let the next read return a frame that was read, and whose receiving was interrupted."""
+        self.kept += 1
+        self._go_on = partial(self._read_again, frame, self._go_on)
+
+    def _read_again(
+        self, frame: Frame, then: Callable[[float | None], Frame | None] | None, _: float | None
+    ) -> Frame:
+        self.kept -= 1
+        self._go_on = then
+        return frame
+
     # Large frames.
 
     def _begin_counted(
@@ -193,23 +208,16 @@ class FrameReader:
     def _read_large(
         self, fields: Fields, memory: memoryview, came: int, deadline: float | None
     ) -> Frame | None:
-        self._go_on = None
         pause = came + _MOST_AT_ONCE if deadline == NOW else len(memory)
         while came < len(memory):
-            try:
-                if came >= pause:
-                    self._go_on = partial(self._read_large, fields, memory, came)
-                    return None
-                count = self._receive(memory[came:], deadline)
-            except BaseException:
-                # Ctrl-C: whoever reads next goes on here.
-                self._go_on = partial(self._read_large, fields, memory, came)
-                raise
+            # Whatever ends this read, the next one goes on here.
+            self._go_on = partial(self._read_large, fields, memory, came)
+            count = 0 if came >= pause else self._receive(memory[came:], deadline)
             if not count:
-                self._go_on = partial(self._read_large, fields, memory, came)
                 return None
             came += count
             self.pieces += 1
+        self._go_on = None
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
         split = split_body(body, buffers, flags) if buffers else []

@@ -25,7 +25,7 @@ from telegrad.errors import UsageError
 from telegrad.rpc.driver.processes import has_ended
 from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.endpoint import MAY_WAIT, UNASKED, Endpoint
-from telegrad.rpc.interruption import refusal
+from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.budget import ANNOUNCED_FROM, UNASKED_BYTES
 from telegrad.rpc.transport.connection import Connection, Unsent
@@ -70,8 +70,6 @@ class FrameWriter(Endpoint):
         self.sharing = SharedBuffers(connection, host.segment_pool, host.segment_map)
         self._host = host
         self._write = _thread.allocate_lock()
-        # The thread that holds it; 0 for none, or for one that sends the rest of a frame.
-        self._writer = 0
         # Whole frames whose turn has not come; and whether answers are to be kept.
         self._kept: collections.deque[bytes] = collections.deque()
         self._is_corked = False
@@ -101,6 +99,7 @@ class FrameWriter(Endpoint):
                 if not self._is_corked:
                     self.flush()
                 return True
+        me = _thread.get_ident()
         is_ours: bool | None = None
         try:
             is_ours = self._write.acquire(False)
@@ -109,30 +108,36 @@ class FrameWriter(Endpoint):
                     self._kept.append(data)
                     self.flush()
                     return True
-                if not self._wait_for_turn(frame.kind, deadline, placed):
+                if not self._wait_for_turn(deadline, placed):
                     return False
                 is_ours = True
-            self._writer = _thread.get_ident()
-            if self.closed:
-                raise ConnectionError(f"the connection to {self.peer.name} is closed")
-            if self._kept and not placed:
-                ahead = self._take_kept()
-                data, parts = data and ahead + data, [ahead, *parts]
-            if data:
-                unsent = self.connection.send_small(data, _NOW)
-            elif placed:
-                unsent = self.sharing.send(parts, placed, deadline)
-            else:
-                unsent = self.connection.send(parts, (), _NOW)
-            if unsent is not None and not placed:
-                unsent = self._send_on(unsent, deadline)
-            if unsent is not None:
-                if ahead and not unsent.is_begun:
-                    self._kept.appendleft(ahead)
-                return self._put_off(unsent)
+            busy[me] = self
+            try:
+                if self.closed:
+                    raise ConnectionError(f"the connection to {self.peer.name} is closed")
+                if self._kept and not placed:
+                    ahead = self._take_kept()
+                    data, parts = data and ahead + data, [ahead, *parts]
+                if data:
+                    unsent = self.connection.send_small(data, _NOW)
+                elif placed:
+                    unsent = self.sharing.send(parts, placed, deadline)
+                else:
+                    unsent = self.connection.send(parts, (), _NOW)
+                if unsent is not None:
+                    if not placed:
+                        unsent = self._send_on(unsent, deadline)
+                    if unsent is not None:
+                        if ahead and not unsent.is_begun:
+                            self._kept.appendleft(ahead)
+                        if self._put_off(unsent):
+                            return True
+            finally:
+                del busy[me]
         except (OSError, EOFError):
             if is_ours:
-                self._leave()
+                self._write.release()
+                self._left()
             raise
         except BaseException:
             if is_ours is False:
@@ -144,12 +149,13 @@ class FrameWriter(Endpoint):
             # it is not released.)
             self.closed = True
             if is_ours:
-                self._writer = 0
                 self._write.release()
             self._host.worker.endpoint_lost(self, ConnectionAbortedError("a send was interrupted"))
             raise
-        self._writer = 0
         self._write.release()
+        if unsent is not None:
+            self._left()
+            return False
         if self._kept:
             self.flush()
         return True
@@ -208,24 +214,32 @@ class FrameWriter(Endpoint):
         Never waits.
         """
         while self._kept and not self._is_corked and self._write.acquire(False):
-            self._writer = _thread.get_ident()
+            me = _thread.get_ident()
+            # Else it is about to wait in the midst of a frame to another, and leaves the lead.
+            marks = me not in busy
             try:
-                kept = self._take_kept()
-                unsent = None if self.closed else self.connection.send_small(kept, _NOW)
-                if unsent is not None:
-                    self._put_off(Unsent(unsent.rest, True))
-                    return
+                try:
+                    if marks:
+                        busy[me] = self
+                    kept = self._take_kept()
+                    unsent = None if self.closed else self.connection.send_small(kept, _NOW)
+                    if unsent is not None and self._put_off(Unsent(unsent.rest, True)):
+                        return
+                finally:
+                    if marks:
+                        del busy[me]
             except (OSError, EOFError) as error:
-                self._leave()
-                self._host.worker.endpoint_lost(self, error)
-                return
+                self._write.release()
+                lost = partial(self._host.worker.endpoint_lost, self, error)
+                if marks or not self._host.start(lost):
+                    lost()
             except BaseException:
                 self.closed = True
-                self._leave()
+                self._write.release()
                 self._host.worker.endpoint_lost(self, ConnectionAbortedError("interrupted"))
                 raise
-            self._writer = 0
-            self._write.release()
+            else:
+                self._write.release()
 
     def _pack(self, frame: Frame) -> tuple[Sequence[Buffer], Sequence[Segment]]:
         """Return the parts of a frame with a body or a large header, and the segments it names."""
@@ -257,15 +271,10 @@ class FrameWriter(Endpoint):
             self.sharing.take_back(placed)
             raise
 
-    def _wait_for_turn(self, kind: int, deadline: float, placed: Sequence[Segment]) -> bool:
+    def _wait_for_turn(self, deadline: float, placed: Sequence[Segment]) -> bool:
         """Take the lock that somebody else holds; False if the deadline passed before."""
         is_ours = False
         try:
-            if self._writer == _thread.get_ident():
-                if kind in (NOTICE, PING):
-                    # As if the deadline had passed: it is sent later.
-                    return False
-                raise refusal(self.peer.name, "sending to")
             if deadline > time.monotonic():
                 self._host.about_to_wait()
             while not is_ours:
@@ -282,15 +291,11 @@ class FrameWriter(Endpoint):
         return is_ours
 
     def _put_off(self, unsent: Unsent) -> bool:
-        """Let another thread send the rest of a frame that was begun; it gets the lock, too."""
-        if unsent.is_begun and not self.closed:
-            # Copied: whoever was told of the timeout may change its arrays.
-            rest = b"".join(unsent.rest)
-            self._writer = 0
-            if self._host.start(partial(self._finish, rest)):
-                return True
-        self._leave()
-        return False
+        """Let another thread send the rest of a frame that was begun, with the lock, if it can."""
+        if not unsent.is_begun or self.closed:
+            return False
+        # Copied: whoever was told of the timeout may change its arrays.
+        return self._host.start(partial(self._finish, b"".join(unsent.rest)))
 
     def _finish(self, rest: bytes) -> None:
         try:
@@ -298,16 +303,14 @@ class FrameWriter(Endpoint):
         except (OSError, EOFError) as error:
             self._host.worker.endpoint_lost(self, error)
         finally:
-            self._leave()
+            self._write.release()
+            self._left()
 
-    def _leave(self) -> None:
-        """Release the lock after a send that did not end well, or late."""
-        self._writer = 0
-        self._write.release()
+    def _left(self) -> None:
+        """See to what others left to the thread that wrote: the link's end, or their frames."""
         if self.closed:
-            # We may be the last to leave: what was ended while we wrote can be freed now.
             self._host.tidy()
-        elif self._kept:
+        else:
             self.flush()
 
     def ping(self) -> None:
@@ -319,7 +322,9 @@ class FrameWriter(Endpoint):
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""
         number = self.connection.fileno()
-        if self._write.locked() and self._writer != _thread.get_ident():
+        if _thread.get_ident() in busy:
+            return False
+        if self._write.locked():
             # What it has written may have gone, and its thread not have come to say so.
             time.sleep(0.0005)
         # -1 when it is closed. The poll is made anew: two threads can't use one together.

@@ -202,42 +202,40 @@ class SocketHost:
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""
-        link = future.endpoint if isinstance(future, Call) else None
         if not serving.counts:
-            self._wait(future, timeout, link, False)
+            self._wait(future, timeout, False)
             return
         # In this order: what comes on the link is for this thread, and nobody is to be started for
         # it.
+        link = future.endpoint if isinstance(future, Call) else None
         reads = isinstance(link, ServedLink) and link.seize()
         led = self._leave_lead()
         if led is None:
             self.handlers.leave()
         serving.counts = False
         try:
-            self._wait(future, timeout, link, reads)
+            self._wait(future, timeout, reads)
         finally:
             serving.counts = True
             if led is None or not led.regain():
                 self.handlers.enter()
 
-    def _wait(
-        self, future: Future[Any], timeout: float | None, link: Endpoint | None, reads: bool
-    ) -> None:
+    def _wait(self, future: Future[Any], timeout: float | None, reads: bool) -> None:
         """Wait on a thread that keeps no request; `reads`: it has the right to read the link."""
-        if not isinstance(link, Link):
+        if not isinstance(future, Call) or not isinstance(link := future.endpoint, Link):
             self._sleep(future, timeout)
             return
-        assert isinstance(future, Call)
-        deadline = math.inf if timeout is None else self.now() + timeout
-        while not future._done:
-            link.wait(future, future.number, min(deadline, future.deadline), reads)
+        end = None if timeout is None else self.now() + timeout
+        while True:
+            late = future.deadline
+            link.wait(future, future.number, late if end is None or late < end else end, reads)
             reads = False
             if future._done:
                 return
             now = self.now()
             if now >= future.deadline:
                 self.worker.outgoing.expire_call(future)
-            if now >= deadline:
+            if end is not None and now >= end:
                 return
 
     def about_to_wait(self) -> None:

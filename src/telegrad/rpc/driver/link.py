@@ -16,9 +16,9 @@ The law of this file, lazy leader/follower:
    on the waiting thread's own stack, so a chain of calls that goes back and forth needs no new
    threads (but for one each `_DEEPEST_STACK` levels, to spare Python's stack).
 6. What an answer runs on the thread that reads it (a ``__setstate__`` of the user's, a finalizer)
-   may wait for another one: there the thread, which may read the link, reads on. In the midst of a
-   frame it can't, and says so. While it waits for something else nobody reads this link: two
-   threads that so wait for each other's links do it until a deadline.
+   may wait for another one: there the thread, which may read the link, reads on. While it waits for
+   something else nobody reads this link: two threads that so wait for each other's links do it
+   until a deadline.
 """
 
 import _thread
@@ -37,7 +37,7 @@ from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.frame_writer import FrameWriter
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.spin import Spinning
-from telegrad.rpc.interruption import refusal
+from telegrad.rpc.interruption import busy, check_not_busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.wire.frames import CREATES, Frame
@@ -88,15 +88,9 @@ class Link(FrameWriter):
             self._admission,
             lambda nbytes: host.memory(nbytes),
         )
-        # A frame that was read and not received, because a signal's handler interrupted that:
-        # whoever leads next goes on with it. Never on a served link: those are not read by the main
-        # thread, the only one that handles signals.
-        self._unread: Frame | None = None
-        # Holds the id of the thread that reads, or nothing. Claimed together with the id, in one
-        # step: a finalizer that interrupts the thread right then must not wait for it.
+        # Holds the mark of the thread that reads (see `busy`), or nothing: claimed with it in one
+        # step.
         self._reads: dict[None, int] = {}
-        # Whether the thread that reads is at a whole frame.
-        self._is_receiving = False
         # Decides who was first, about `_attending` and `_waiting`.
         self._mutex = threading.RLock()
         # Whether a thread of the pool is on its way to read.
@@ -112,7 +106,7 @@ class Link(FrameWriter):
 
     def has_frame(self) -> bool:
         """Say whether something lies here that was received and not dealt with."""
-        return self._unread is not None or self._reader.has_frame()
+        return self._reader.kept > 0 or self._reader.has_frame()
 
     def _watch(self) -> None:
         """Let somebody read when something comes."""
@@ -130,22 +124,28 @@ class Link(FrameWriter):
 
         `reads`: the right to read is this thread's already.
         """
+        if busy:
+            check_not_busy()
+        me = ~_thread.get_ident()
         can_nest = serving.depth < _DEEPEST_STACK
         while not future._done:
-            task = self._read_until(future, number, deadline, can_nest, reads)
+            task = self._read_until(me, future, number, deadline, can_nest, reads)
             if task is None:
                 return
             reads = False
             if task is not _read_by_another:
                 self._run_nested(task)
-            elif self._reads.get(None) == _thread.get_ident():
+            elif self._reads.get(None) == me:
                 self._read_within(future, deadline)
                 return
             elif not self._follow(future, number, deadline, can_nest):
                 return
+        if reads:
+            self.give_up_read()
 
     def _read_until(
         self,
+        me: int,
         future: Future[Any],
         number: int,
         deadline: float | None,
@@ -160,24 +160,26 @@ class Link(FrameWriter):
         receive, reader = self._host.worker.receive, self._reader
         try:
             if not reads:
-                reads = self._claim_read()
+                reads = self._claim_read(me)
                 if not reads:
                     return _read_by_another
             reader.is_torn = False
             if self.watched:
                 self._unwatch()
             while not future._done:
-                self._is_receiving = False
-                frame = reader.read(deadline) if self._unread is None else self._take_unread()
+                busy[me] = self
+                try:
+                    frame = reader.read(deadline)
+                finally:
+                    del busy[me]
                 if frame is None:
                     return None
                 reader.is_torn = False
-                self._is_receiving = True
                 self.frames += 1
                 try:
                     task = receive(self, frame)
                 except _INTERRUPTS:
-                    self._unread = frame
+                    reader.put_back(frame)
                     raise
                 if task is None:
                     continue
@@ -213,17 +215,20 @@ class Link(FrameWriter):
 
     def _receive_next(self, deadline: float | None) -> bool:
         """Receive one frame, with the right to; False if none came in time."""
-        self._is_receiving = False
-        frame = self._reader.read(deadline) if self._unread is None else self._take_unread()
+        me = ~_thread.get_ident()
+        busy[me] = self
+        try:
+            frame = self._reader.read(deadline)
+        finally:
+            del busy[me]
         if frame is None:
             return False
         self._reader.is_torn = False
-        self._is_receiving = True
         self.frames += 1
         try:
             task = self._host.worker.receive(self, frame)
         except _INTERRUPTS:
-            self._unread = frame
+            self._reader.put_back(frame)
             raise
         if task is not None and not self._hand_over(frame, task):
             self._host.serve(self, task)
@@ -231,8 +236,6 @@ class Link(FrameWriter):
 
     def _read_within(self, future: Future[Any], deadline: float | None) -> None:
         """Read where this thread reads already, further out on its stack."""
-        if not self._is_receiving:
-            raise refusal(self.peer.name, "reading from")
         try:
             while not future._done and self._receive_next(deadline):
                 pass
@@ -243,13 +246,6 @@ class Link(FrameWriter):
                 # Here, since Python drops what a finalizer raises: the outer read never sees it.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise
-        finally:
-            # As it was: the outer read is still receiving its frame.
-            self._is_receiving = True
-
-    def _take_unread(self) -> Frame | None:
-        frame, self._unread = self._unread, None
-        return frame
 
     def _hand_over(self, frame: Frame, task: Callable[[], object]) -> bool:
         """Give a nested call to the thread that waits for the call it belongs to."""
@@ -315,13 +311,9 @@ class Link(FrameWriter):
                 del self._waiting[number]
         return waiting.tasks
 
-    def _claim_read(self) -> bool:
-        """Take the right to read if nobody has it; say whether that was so."""
-        me = _thread.get_ident()
-        if self._reads or self._reads.setdefault(None, me) != me:
-            return False
-        self._is_receiving = False
-        return True
+    def _claim_read(self, me: int) -> bool:
+        """Take the right to read for this thread if nobody has it; say whether that was so."""
+        return not self._reads and self._reads.setdefault(None, me) == me
 
     def give_up_read(self) -> None:
         """Release the right to read and see to it that somebody reads on."""
@@ -400,15 +392,18 @@ class Link(FrameWriter):
             self._attending = True
         self._host.start(self._attend)
 
-    def _attend(self) -> None:
-        """Read what is there and no more, on a thread of the pool."""
+    def _attend(self, deadline: float | None = 0.0) -> None:
+        """Read what is there and no more, on a thread of the pool; without a deadline, one frame.
+
+        For that the thread waits: a request needs room.
+        """
         self._attending = False
-        if not self._claim_read():
+        if not self._claim_read(~_thread.get_ident()):
             return
         try:
             if self.watched:
                 self._unwatch()
-            while self._receive_next(0.0):
+            while self._receive_next(deadline) and deadline is not None:
                 pass
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)
@@ -428,7 +423,7 @@ class Link(FrameWriter):
 
     def free(self) -> bool:
         """Close the descriptors if nobody uses them any more; say whether that was so."""
-        if not self._claim_read():
+        if not self._claim_read(~_thread.get_ident()):
             return False
         try:
             if not self._write.acquire(False):

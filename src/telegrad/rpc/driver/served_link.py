@@ -6,6 +6,7 @@ Requests of a link whose last ones were slow get threads of their own, and one t
 the worker does not have is waited for by another thread.
 """
 
+import _thread
 import resource
 import threading
 import time
@@ -16,6 +17,7 @@ from telegrad.errors import ProtocolViolation, WorkerLost
 from telegrad.rpc.driver.frame_reader import NOW
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.link import Link
+from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.pace import Pace
 from telegrad.rpc.transport.connection import Connection
@@ -72,7 +74,7 @@ class ServedLink(Link):
 
     def seize(self) -> bool:
         """Claim the right to read, so that whoever leads sees nothing; say whether it is ours."""
-        if not self._claim_read():
+        if not self._claim_read(~_thread.get_ident()):
             return False
         self._unwatch()
         return True
@@ -95,8 +97,9 @@ class ServedLink(Link):
 
     def take_turn(self) -> None:
         """Read requests and run them here, for a moment, as long as this thread leads."""
-        host, reader, turn = self._host, self._reader, self.lead.turn
-        reads = self._claim_read()
+        host, reader = self._host, self._reader
+        me = ~_thread.get_ident()
+        reads = self._claim_read(me)
         if not reads:
             return
         end = kept_until = 0.0
@@ -104,13 +107,17 @@ class ServedLink(Link):
             while not self.closed:
                 if self._pace is not None and self._is_too_fast(self._pace):
                     break
-                frame = reader.read(NOW)
+                busy[me] = self
+                try:
+                    frame = reader.read(NOW)
+                finally:
+                    del busy[me]
                 if frame is None:
                     if reader.awaits_room:
                         self.lead.disarm(self)
                         self._reads.clear()
                         reads = False
-                        host.start(self._read_alone)
+                        host.start(partial(self._attend, None))
                     break
                 self.frames += 1
                 more = reader.has_frame()
@@ -127,7 +134,7 @@ class ServedLink(Link):
                         reads = False
                         if self._followers:
                             self.offer_read()
-                        if more and serving.turn not in turn:
+                        if more and serving.turn not in self.lead.turn:
                             # The lead was taken while this was read: whoever has it now does not
                             # know of the rest.
                             self.uncork()
@@ -136,12 +143,17 @@ class ServedLink(Link):
                         began = time.perf_counter()
                         task()
                         now = time.perf_counter()
-                        self._note(now - began, used)
+                        if now - began > _SLOW:
+                            self._note_slow(used)
+                        else:
+                            self._slow = 0
                         if not more:
                             break
                         if not end:
                             end, kept_until = began + _TURN, began + _KEPT_FOR
-                        if now > end or serving.turn not in turn or not self._claim_read():
+                        if now > end or serving.turn not in self.lead.turn:
+                            break
+                        if not self._claim_read(me):
                             break
                         reads = True
                         if now > kept_until:
@@ -186,11 +198,8 @@ class ServedLink(Link):
         super().close()
         self._ends.set()
 
-    def _note(self, seconds: float, before: tuple[float, int] | None) -> None:
-        """Learn how long a request took here; `before`: what this thread had used before it."""
-        if seconds <= _SLOW:
-            self._slow = 0
-            return
+    def _note_slow(self, before: tuple[float, int] | None) -> None:
+        """Learn that a request took long; `before`: what this thread had used before it."""
         if before is not None:
             used, put_off = _usage()
             if put_off > before[1] and used - before[0] <= _SLOW:
@@ -199,15 +208,3 @@ class ServedLink(Link):
         self._slow += 1
         if self._slow >= _SLOW_IN_A_ROW:
             self._apart = _APART
-
-    def _read_alone(self) -> None:
-        """Wait for the room that a request needs, on a thread of the pool."""
-        if not self._claim_read():
-            # Another thread reads, and waits for it.
-            return
-        try:
-            self._receive_next(None)
-        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
-            self._host.link_failed(self, error)
-        finally:
-            self.give_up_read()

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 
@@ -59,6 +59,8 @@ class Membership:
         self._leaving = TerminationDetector(size)
         self.watchers: list[Callable[[RosterChange], object]] = []
         """Told of each change after the worker."""
+        self.launcher: str | None = None
+        """What started this process, where that was found."""
         self._scripts: set[str] = set()
         self._names: Names = NO_NAMES
         self.roster: Roster = (
@@ -189,19 +191,13 @@ class Membership:
 
     def close(self) -> None:
         """Free everything, even if Ctrl-C comes meanwhile."""
-        try:
+        with ExitStack() as last:
+            for free in (self._close_directory, self.worker.close, self.roster.close):
+                last.callback(free)
             if self.is_open and not self.worker.closed:
                 # It may be gone before we are, or out of reach.
                 with suppress(TelegradError, OSError, RuntimeError):
                     self.roster.leave()
-        finally:
-            try:
-                self.roster.close()
-            finally:
-                try:
-                    self.worker.close()
-                finally:
-                    self._close_directory()
 
     def end_with_process(self) -> None:
         """End without a shutdown: let the process's end close what is open, and tell the others.

@@ -22,7 +22,6 @@ class KeyedCredentials:
     def __init__(self, name: str, keys: KeySource) -> None:
         self._name = name
         self._keys = keys
-        # Reentrant: what the collector frees meanwhile may open a connection.
         self._lock = threading.RLock()
         self._minted: tuple[tuple[ClusterKey, ...], Contexts] | None = None
 

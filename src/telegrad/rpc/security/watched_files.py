@@ -25,7 +25,6 @@ class WatchedFiles(Generic[T]):
     def __init__(self, paths: Sequence[str | os.PathLike[str]], read: Callable[[], T]) -> None:
         self._paths = paths
         self._read = read
-        # Reentrant: what the collector frees meanwhile may open a connection.
         self._lock = threading.RLock()
         # In this order: a change in between is seen at the next look.
         self._seen = self._look()

@@ -1,7 +1,7 @@
 """An authenticated stream of bytes to one peer; here over a Unix socket, as it is.
 
 It moves bytes and descriptors and knows nothing of frames. A call costs what the socket's own
-call costs: `recv_into` *is* the socket's method, `send` is one system call and a comparison.
+call costs: `recv_into_nowait` *is* the socket's method, `send` is one system call and a comparison.
 
 A `send` with a deadline gives back what it could not send by then. Bytes that went are gone, so
 whoever gets something back must send it, before anything else, or end the connection; only if
@@ -48,10 +48,11 @@ class Unsent(msgspec.Struct, frozen=True, gc=False):
 class Connection(abc.ABC):
     """What all kinds of connection share: who is at the other end, and the verbs."""
 
-    recv_into: Callable[[memoryview], int]
-    """Wait for bytes, write them to the buffer, return how many; 0 when the peer has closed."""
     recv_into_nowait: Callable[[memoryview], int]
-    """As `recv_into`, but raise BlockingIOError when nothing is there."""
+    """Write bytes that came to the buffer, return how many; 0 when the peer has closed.
+
+    BlockingIOError if nothing is there.
+    """
 
     def __init__(self, agreement: Agreement, address: str) -> None:
         self.peer_name: str = agreement.peer_name
@@ -118,7 +119,6 @@ class PlainConnection(Connection):
         self._channel = channel
         self._send_one = sock.send
         self._send_many = sock.sendmsg
-        self.recv_into = sock.recv_into
         self.recv_into_nowait = partial(sock.recv_into, flags=_MSG_DONTWAIT)
         self.same_host = channel is not None
         process = peer_process(sock)

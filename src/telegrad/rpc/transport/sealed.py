@@ -18,7 +18,6 @@ import math
 import socket
 import struct
 from collections.abc import Sequence
-from functools import partial
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.security.handshake import Agreement
@@ -85,8 +84,7 @@ class SealedConnection(PlainConnection):
         self._proved = self._view[:0]
         self._receive = sock.recv_into
         self.pending = self._pending
-        self.recv_into = partial(self._recv_into, 0)
-        self.recv_into_nowait = partial(self._recv_into, _MSG_DONTWAIT)
+        self.recv_into_nowait = self._recv_into_nowait
 
     # Sending.
 
@@ -148,9 +146,9 @@ class SealedConnection(PlainConnection):
             # A read would fail; or another thread reads just now, and will ask again.
             return 1
 
-    def _recv_into(self, flags: int, view: memoryview) -> int:
+    def _recv_into_nowait(self, view: memoryview) -> int:
         while not (self._proved or self._prove_next()):
-            if not self._receive_more(flags):
+            if not self._receive_more():
                 return 0
         taken = 0
         while True:
@@ -161,7 +159,7 @@ class SealedConnection(PlainConnection):
             if self._proved or taken == len(view) or not self._prove_next():
                 return taken
 
-    def _receive_more(self, flags: int) -> int:
+    def _receive_more(self) -> int:
         """Receive bytes behind those that are there; return how many, 0 at the end."""
         if self._start == self._end:
             self._start = self._end = 0
@@ -174,7 +172,7 @@ class SealedConnection(PlainConnection):
             self._start, self._end, last = 0, came, last - self._start
         # Of a large record no more than its rest: then the next begins at the room's beginning.
         end = last if last - self._end > _AHEAD else _ROOM
-        count = self._receive(self._view[self._end : end], 0, flags)
+        count = self._receive(self._view[self._end : end], 0, _MSG_DONTWAIT)
         self._end += count
         return count
 

@@ -40,7 +40,6 @@ class SecureConnection(Connection):
         self._lock = threading.RLock()
         self._over = False
         self.pending = self._pending
-        self.recv_into = self._recv_into
         self.recv_into_nowait = self._recv_into_nowait
 
     def fileno(self) -> int:
@@ -83,22 +82,7 @@ class SecureConnection(Connection):
                     break
         return len(piece)
 
-    def _recv_into(self, buffer: memoryview) -> int:
-        while True:
-            try:
-                return self._try_recv_into(buffer)
-            except ssl.SSLWantReadError:
-                is_ready(self._socket.fileno(), math.inf, for_write=False)
-            except ssl.SSLWantWriteError:
-                is_ready(self._socket.fileno(), math.inf, for_write=True)
-
     def _recv_into_nowait(self, buffer: memoryview) -> int:
-        try:
-            return self._try_recv_into(buffer)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
-
-    def _try_recv_into(self, buffer: memoryview) -> int:
         with self._lock:
             if self._over:
                 return 0
@@ -107,6 +91,8 @@ class SecureConnection(Connection):
             except ssl.SSLEOFError:
                 # The peer ended without closing TLS; for frames it is the end of the stream.
                 return 0
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise BlockingIOError from None
 
     def _check_open(self) -> None:
         if self._over:

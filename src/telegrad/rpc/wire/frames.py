@@ -48,7 +48,6 @@ __all__ = [
     "body_bytes",
     "check_prefix",
     "pack",
-    "parse_prefix",
     "split_body",
     "split_table",
 ]
@@ -168,15 +167,6 @@ def body_bytes(buffers: Sequence[Buffer]) -> int:
     for buffer in buffers:
         size += -size % _ALIGN + len(buffer)
     return size
-
-
-def parse_prefix(
-    view: bytes | bytearray | memoryview, offset: int, limits: Limits
-) -> tuple[int, int, int, int, int, int, int]:
-    """Return the prefix's fields, or raise ProtocolViolation if no peer of ours sends them."""
-    fields = PREFIX.unpack_from(view, offset)
-    check_prefix(fields, limits)
-    return fields
 
 
 def check_prefix(fields: tuple[int, int, int, int, int, int, int], limits: Limits) -> None:

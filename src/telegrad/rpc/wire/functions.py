@@ -1,10 +1,10 @@
 """How a function travels to another worker.
 
-A function that can be imported goes by its name (naming.py), and so does one of the script where
-every worker runs it (script.py). Any other (a lambda, a closure, a notebook's, one of `__main__`
-elsewhere) goes by value: its code once a peer, its digest afterwards. A
-function that captured an array, a tensor or a reference has no lasting digest: it travels with
-the arguments of each call, so that what it captured is seen each time.
+A function that can be imported goes by its name (function_names.py), and so does one of the script
+where every worker runs it (script.py). Any other (a lambda, a closure, a notebook's, one of
+`__main__` elsewhere) goes by value: its code once a peer, its digest afterwards. A function that
+captured an array, a tensor or a reference has no lasting digest: it travels with the arguments of
+each call, so that what it captured is seen each time.
 
 Invariant: a digest stands for the bytes that were hashed; a function whose captured values changed
 has other bytes, hence another digest.

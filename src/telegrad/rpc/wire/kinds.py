@@ -37,7 +37,6 @@ class Kind(msgspec.Struct, frozen=True):
         return str(self.from_parts.__module__).startswith("telegrad.")
 
 
-# Reentrant: a finalizer that interrupts its holder may meet a type as well.
 _lock = threading.RLock()
 _loading = threading.RLock()
 _by_type: dict[type, Kind] = {}

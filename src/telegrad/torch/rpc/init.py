@@ -62,14 +62,14 @@ def init_rpc(
     with as_torch_raises():
         try:
             place = find_place(options.init_method, rank, world_size, name)
-            worker = api.init_rpc(
+            worker = api.join(
                 name,
                 rank=place.rank,
                 world_size=place.world_size,
                 options=_own(options),
                 meeting=place.meeting,
                 on_start=_begin,
-            )
+            ).worker
         except WorldMismatch as error:
             raise RuntimeError(f"{_MIXED} {error}") from error
     options_of_worker[worker] = options
