@@ -272,9 +272,9 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
             if is_first:
                 is_first.clear()
                 # As in the midst of a large frame: of what comes after it nothing is seen yet.
-                served.has_frame = lambda: False
+                reader.has_frame = lambda: False
                 lead.take(next(iter(lead.turn)))
-                del served.has_frame
+                del reader.has_frame
             return frame
 
         reader.read = read_slowly

@@ -60,6 +60,11 @@ _NOW: Final = -math.inf
 class FrameWriter(Endpoint):
     """The writing half of a link; `Link` adds reading."""
 
+    __slots__ = (
+        *("_host", "_is_corked", "_kept", "_pinged", "_small", "_write", "_writer", "connection"),
+        *("sharing",),
+    )
+
     may_block = True
 
     def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:

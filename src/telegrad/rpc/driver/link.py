@@ -69,6 +69,11 @@ class _Waiting:
 class Link(FrameWriter):
     """A connection of the socket driver, on which this side sends its requests."""
 
+    __slots__ = (
+        *("_admission", "_attending", "_followers", "_is_prompt", "_is_receiving", "_mutex"),
+        *("_reader", "_reads", "_unread", "_waiting", "unattended", "watched"),
+    )
+
     served: ClassVar[bool] = False
     """Whether the peer sends its requests on it."""
 

@@ -51,6 +51,8 @@ def _usage() -> tuple[float, int]:
 class ServedLink(Link):
     """A connection that a peer has opened for its requests."""
 
+    __slots__ = ("_apart", "_ends", "_pace", "_rests", "_slow", "has_turn", "lead")
+
     served: ClassVar[bool] = True
 
     def __init__(
