@@ -38,7 +38,7 @@ _NAME: Final = re.compile(
     r"|[<>][mM]8(\[([1-9][0-9]{0,9})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
 # Bytes: of one array in a descriptor, and of all such arrays of a header.
-_INLINE_BELOW: Final = 4096
+_INLINE_BELOW: Final = 16 << 10
 _MOST_INLINE: Final = 64 << 10
 
 
