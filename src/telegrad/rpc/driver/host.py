@@ -208,7 +208,7 @@ class SocketHost:
             return
         # In this order: what comes on the link is for this thread, and nobody is to be started for
         # it.
-        reads = isinstance(link, ServedLink) and link.seize()
+        reads = type(link) is ServedLink and link.seize()
         led = self._leave_lead()
         if led is None:
             self.handlers.leave()
@@ -224,16 +224,16 @@ class SocketHost:
         self, future: Future[Any], timeout: float | None, link: Endpoint | None, reads: bool
     ) -> None:
         """Wait on a thread that keeps no request; `reads`: it has the right to read the link."""
-        if not isinstance(link, Link):
+        if not isinstance(link, Link) or not isinstance(future, Call):
             self._sleep(future, timeout)
             return
-        assert isinstance(future, Call)
         deadline = math.inf if timeout is None else self.now() + timeout
         while not future._done:
-            link.wait(future, future.number, min(deadline, future.deadline), reads)
-            reads = False
+            until = future.deadline
+            link.wait(future, future.number, until if until < deadline else deadline, reads)
             if future._done:
                 return
+            reads = False
             now = self.now()
             if now >= future.deadline:
                 self.worker.outgoing.expire_call(future)

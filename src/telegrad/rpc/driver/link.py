@@ -343,7 +343,8 @@ class Link(FrameWriter):
             self._is_prompt = False
         if self._followers or self.served or self._is_prompt:
             self.offer_read()
-        elif self.expects():
+        elif self.calls.open or self._pinged == self.frames:
+            # As in `expects`, without the call: each wait ends here.
             self.expect()
 
     def offer_read(self) -> None:
