@@ -16,20 +16,23 @@ from telegrad.errors import CallTimeout
 from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.calls.service import seal_message
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.driver import host, monitor, served_link
+from telegrad.rpc.driver import host, lead, monitor, served_link
 from telegrad.rpc.options import Options
 from telegrad.rpc.wire.frames import ANSWER, NOTICE, PING, Frame
 
 GATE = threading.Event()
+LONG_GATE = threading.Event()
 RAN: list[str] = []
 
 
 @pytest.fixture(autouse=True)
 def _forget():
     GATE.clear()
+    LONG_GATE.clear()
     RAN.clear()
     yield
     GATE.set()
+    LONG_GATE.set()
 
 
 @pytest.fixture
@@ -42,6 +45,11 @@ def patient(monkeypatch):
 def block():
     """Wait for something that the worker does not know."""
     assert GATE.wait(20)
+
+
+def stick():
+    """Wait for longer."""
+    assert LONG_GATE.wait(20)
 
 
 def note(name):
@@ -193,6 +201,73 @@ def test_reading_that_takes_long_loses_the_lead_too():
         assert eventually(lambda: a.host.handlers.running == 0)
 
 
+def in_one_round(a, first, *requests, was_slow=0):
+    """Have a served link's request keep the lead until the others have come; return them all."""
+    for each, _ in requests:
+        assert each.rpc_sync("a", simulated.who) == "a"
+    assert eventually(a.host.leads[0].is_idle)
+    calls = [first.rpc_async("a", block)]
+    assert eventually(lambda: bool(a.host.leads[0].turn))
+    calls += [each.rpc_async("a", function, args) for each, (function, *args) in requests]
+    a.peers.get(requests[-1][0].name).incoming._slow = was_slow
+    GATE.set()
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("was_slow", "had_run"), [(0, [2, 2]), (1, [1, 2])], ids=["all quick", "the last was slow"]
+)
+def test_answers_of_one_round_leave_together_but_wait_for_nobody_who_was_slow(
+    patient, monkeypatch, was_slow, had_run
+):
+    monkeypatch.setattr(host, "is_locked", lambda: True)
+    monkeypatch.setattr(lead, "KEPT_FOR", 1000.0)
+    sent = []
+    with neighbours("a", "b", "c", "d") as (a, b, c, d):
+        for each in (c, d):
+            each.rpc_sync("a", simulated.who)
+            connection = a.peers.get(each.name).incoming.connection
+
+            def send_small(data, deadline, send=connection.send_small):
+                sent.append(len(RAN))
+                return send(data, deadline)
+
+            connection.send_small = send_small
+        calls = in_one_round(a, b, (c, (note, "c")), (d, (note, "d")), was_slow=was_slow)
+        wait_all(calls)
+        assert RAN == ["c", "d"]
+        # How many had run when each of the two answers went.
+        assert sent[-2:] == had_run
+
+
+def test_an_answer_that_is_kept_goes_when_the_next_request_takes_long(patient, monkeypatch):
+    monkeypatch.setattr(host, "is_locked", lambda: True)
+    monkeypatch.setattr(lead, "KEPT_FOR", 1000.0)
+    # So that no ping brings it to light.
+    with neighbours("a", "b", "c", "d", options=Options(lost_after=600)) as (a, b, c, d):
+        first, kept, stuck = in_one_round(a, b, (c, (note, "c")), (d, (stick,)))
+        try:
+            assert eventually(lambda: RAN == ["c"] and len(a.host.leads[0]._kept) == 2)
+            # From now on the monitor sees whose turn takes long.
+            monkeypatch.setattr(monitor, "_TICK", 0.002)
+            a.host.monitor.rouse()
+            assert isinstance(kept.wait(20), int)
+            assert not stuck.done()
+        finally:
+            LONG_GATE.set()
+        wait_all([first, stuck])
+
+
+def test_a_turn_whose_lead_was_taken_before_it_began_keeps_nothing():
+    with neighbours("a", "b") as (a, b):
+        b.rpc_sync("a", simulated.who)
+        leads = a.host.leads[0]
+        assert eventually(leads.is_idle)
+        (link,) = leads._links.values()
+        assert not leads._keep(link, leads.begun)
+        assert not link._is_corked
+
+
 def test_a_peer_with_very_many_requests_leaves_others_their_turns(patient, monkeypatch):
     monkeypatch.setattr(host, "is_locked", lambda: True)
     with neighbours("a", "b", "c") as (a, b, c):
@@ -210,7 +285,7 @@ def test_a_peer_with_very_many_requests_leaves_others_their_turns(patient, monke
 
 def test_answers_of_one_turn_leave_together(patient, monkeypatch):
     monkeypatch.setattr(served_link, "_TURN", 1000.0)
-    monkeypatch.setattr(served_link, "_KEPT_FOR", 1000.0)
+    monkeypatch.setattr(served_link, "KEPT_FOR", 1000.0)
     with neighbours("a", "b", options=Options(lost_after=1000.0)) as (a, b):
         blocked = b.rpc_async("a", block)
         assert eventually(lambda: bool(a.host.leads[0].turn))
@@ -305,9 +380,9 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
             if is_first:
                 is_first.clear()
                 # As in the midst of a large frame: of what comes after it nothing is seen yet.
-                served.has_frame = lambda: False
+                reader.has_frame = lambda: False
                 lead.take(next(iter(lead.turn)))
-                del served.has_frame
+                del reader.has_frame
             return frame
 
         reader.read = read_slowly

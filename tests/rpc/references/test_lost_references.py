@@ -228,7 +228,7 @@ def test_a_path_that_breaks_under_a_call_keeps_nothing_of_its_caller(uncollected
             raise BrokenPipeError("broken")
 
         def program(reference):
-            a.peers.get("b").outgoing.send = broken
+            a.peers.get("b").outgoing.connection.send_small = broken
             with pytest.raises(WorkerLost, match="broken"):
                 a.rpc_sync("b", simulated.fetch, (reference,))
 

@@ -10,6 +10,7 @@ in the program: the ordinals of the calls that led here. It follows a call into 
 """
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -160,7 +161,7 @@ class Contexts:
         self._by_id: dict[int, Context] = {}
         self.find = self._by_id.get
         """The context of that id, or None."""
-        self._released: dict[int, str | None] = {}
+        self._released: OrderedDict[int, str | None] = OrderedDict()
         """The ids released last, with the loss that took them: a late call must not bring them
         back."""
 
@@ -228,7 +229,8 @@ class Contexts:
             found = self._by_id.pop(context_id, None)
             self._released.setdefault(context_id, lost)
             if len(self._released) > _REMEMBERED:
-                del self._released[next(iter(self._released))]
+                # The oldest. The first key of a plain dict would be looked for behind all gaps.
+                self._released.popitem(last=False)
         if found is not None:
             found.released = True
             # Breaks cycles: sends and recorded gradients may depend on values that arrived, whose

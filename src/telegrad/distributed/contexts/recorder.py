@@ -72,6 +72,7 @@ class Recorder:
         self._levels = levels
         self._leases = leases
         self._backward_here = backward_here
+        self._has_map = worker.options.device_maps.get
 
     # The caller's side.
 
@@ -124,7 +125,9 @@ class Recorder:
     def _arrive_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
     ) -> Callable[[], None] | None:
-        taken = frameworks.arrive(values, self._worker, frm.name) if values else None
+        taken = None
+        if values and frameworks.known:
+            taken = frameworks.arrive(values, self._worker, frm.name)
         duals = self._arrive_duals(values)
         if call_extra is None:
             return taken
@@ -169,8 +172,9 @@ class Recorder:
 
         The handler runs in contextvars of its own, so nothing has to be reset.
         """
-        # On the handler's own thread, so in the order of what it enqueues there.
-        frameworks.arrive(values, self._worker, frm.name)
+        if frameworks.known:
+            # On the handler's own thread, so in the order of what it enqueues there.
+            frameworks.arrive(values, self._worker, frm.name)
         if extra is None:
             self._arrive_duals(values)
             return
@@ -243,8 +247,10 @@ class Recorder:
     ) -> tuple[int, list[int]]:
         """Record what leaves; replace the values by what is sent."""
         # Before anything is recorded: what can't be sent leaves no message behind.
-        given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
-        if self._worker.options.device_maps.get(to):
+        given = values
+        if frameworks.known:
+            given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
+        if self._has_map(to):
             refuse_map(to, values)
         edges, slots, duals, parameters, devices = _recorded(given)
         message_id = self._send_node(context, to, edges, path, devices) if slots else 0
@@ -300,8 +306,9 @@ class Recorder:
             frameworks.join(values, came)
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
-        frameworks.leave(values, self._worker, self._levels, to, is_recorded=False)
-        if self._worker.options.device_maps.get(to):
+        if frameworks.known:
+            frameworks.leave(values, self._worker, self._levels, to, is_recorded=False)
+        if self._has_map(to):
             refuse_map(to, values)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:

@@ -46,8 +46,8 @@ class GradientCodec:
         entries: list[list[Any]] = []
         arrays: list[Any] = []
         # Those of another framework that stayed its own, such as tensors of a device: all at once.
-        outside = [_outside(value) for _, parts in group for value in parts]
-        foreign = [value for value in outside if value is not None]
+        others = [x for _, parts in group for x in parts if type(x) is not np.ndarray]
+        foreign = [x for x in map(_outside, others) if x is not None] if others else ()
         packed = iter(frameworks.pack(foreign, self._worker, to) if foreign else ())
         for recv, parts in group:
             places: list[int] = []
@@ -57,6 +57,9 @@ class GradientCodec:
                 if value is None:
                     continue
                 places.append(place)
+                if type(value) is np.ndarray:
+                    arrays.append(value)
+                    continue
                 if _outside(value) is not None:
                     sent = next(packed)
                     if type(sent) is np.ndarray:
@@ -80,7 +83,7 @@ class GradientCodec:
                 path = (BACKWARD_PHASE, *local_pass.plan.path, *recv.path)
                 extra = self._recorder.give(local_pass.context, to, values, path)
             entries.append([recv.message_id, len(parts), places, facts, extra, elsewhere])
-        return entries, [staged(array) for array in arrays]
+        return entries, [each if type(each) is np.ndarray else staged(each) for each in arrays]
 
     def unpack(
         self, local_pass: LocalPass, frm: str, entries: list[list[Any]], arrays: list[Any]

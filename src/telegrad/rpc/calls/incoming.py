@@ -98,6 +98,8 @@ class Incoming:
         worker = self._worker
         if kind == ANSWER:
             worker.outgoing.answered(endpoint, frame)
+        elif kind == NOTICE:
+            return self._service(endpoint, frame, None)
         elif frame.cost:
             return self._receive_counted(endpoint, frame)
         elif frame.waits is not None:
@@ -123,8 +125,6 @@ class Incoming:
         elif kind == SERVICE:
             if self.takes_requests:
                 return self._service(endpoint, frame, frame.ident)
-        elif kind == NOTICE:
-            return self._service(endpoint, frame, None)
         elif kind == FAILURE:
             worker.outgoing.answered(endpoint, frame)
         elif kind == PING:

@@ -51,7 +51,7 @@ __all__ = ["Outgoing"]
 # Seconds that a peer that does not read may keep the sender of a notice.
 _LONGEST_NOTICE: Final = 1.0
 # Seconds that a notice waits at most for the next frame.
-_LONGEST_RIDE: Final = 0.01
+_LONGEST_RIDE: Final = 0.05
 
 
 class Outgoing:
@@ -274,7 +274,7 @@ class Outgoing:
         """Send a service's message that is not answered.
 
         One that `rides` has time: it goes with the next frame to that worker, before this one asks
-        or answers any other, and 10 ms later at the latest.
+        or answers any other, and 50 ms later at the latest.
         """
         if busy and is_busy():
             self._worker.host.start(partial(self._notify_later, peer, name, header))

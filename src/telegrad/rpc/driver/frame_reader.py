@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -51,6 +51,7 @@ NOW: Final = -math.inf
 
 _ROOM: Final = 128 << 10  # Bytes of the buffer into which small frames are received.
 _PREFIX_BYTES: Final = PREFIX.size
+_unpack: Final = PREFIX.unpack_from
 _MOST_AT_ONCE: Final = 1 << 20  # Bytes of a large frame that are received while others wait.
 _BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory of its own.
 
@@ -81,6 +82,8 @@ class FrameReader:
         self._memory = memory
         self._connection = connection
         self._limits = connection.limits
+        # Bytes of a header that was agreed on, and that no budget counts.
+        self._small = min(COUNTED_FROM - _PREFIX_BYTES - 1, connection.limits.header_bytes)
         self._pending = connection.pending
         self.spinning = spinning
         self._sharing = sharing
@@ -137,28 +140,41 @@ class FrameReader:
             if not self._fill(_PREFIX_BYTES, deadline):
                 return None
             start = self._start
-        fields = PREFIX.unpack_from(self._room, start)
+        kind, flags, count, header, body, ident, parent = fields = _unpack(self._room, start)
+        if count or body or header > self._small or kind not in KINDS:
+            return self._read_with_body(fields, deadline)
+        end = start + _PREFIX_BYTES + header
+        while self._end < end:
+            if not self._fill(_PREFIX_BYTES + header, deadline):
+                return None
+            start = self._start
+            end = start + _PREFIX_BYTES + header
+        frame = Frame(kind, flags, ident, parent, self._room[start + _PREFIX_BYTES : end])
+        # Last of all: after Ctrl-C before this, whoever reads next finds the frame still here.
+        self.is_torn = True
+        self._start = end
+        return self._fetch(frame, deadline) if flags & PLACED else frame
+
+    def _read_with_body(self, fields: Fields, deadline: float | None) -> Frame | None:
+        """Read what has more than a small header, or a prefix that no peer of ours sends."""
         kind, flags, count, header, body, ident, parent = fields
-        if count or body or header > self._limits.header_bytes or kind not in KINDS:
-            check_prefix(fields, self._limits)
+        check_prefix(fields, self._limits)
         total = _PREFIX_BYTES + header + body
         if total >= COUNTED_FROM:
             if self._admission is not None and kind in (CALL, SERVICE):
                 return self._begin_counted(self._admission, fields, deadline)
             if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
                 return self._begin_large(fields, deadline)
-        while self._end - start < total:
+        while self._end - self._start < total:
             if not self._fill(total, deadline):
                 return None
-            start = self._start
-        end = start + total
-        head = self._room[start + _PREFIX_BYTES : end - body]
-        if not body:
-            frame = Frame(kind, flags, ident, parent, head, ())
-        else:
-            own = memoryview(self._room[end - body : end])
-            frame = Frame(kind, flags, ident, parent, head, split_body(own, count, flags))
-        # Last of all: after Ctrl-C before this, whoever reads next finds the frame still here.
+        end = self._start + total
+        head = self._room[self._start + _PREFIX_BYTES : end - body]
+        buffers: Sequence[Any] = ()
+        if body:
+            buffers = split_body(memoryview(self._room[end - body : end]), count, flags)
+        frame = Frame(kind, flags, ident, parent, head, buffers)
+        # As above.
         self.is_torn = True
         self._start = end
         return self._fetch(frame, deadline) if flags & PLACED else frame
@@ -335,11 +351,13 @@ class FrameReader:
         """Receive some bytes behind those that are there, with room for `wanted` in all."""
         if self._start == self._end:
             self._start = self._end = 0
-        elif self._start + wanted > _ROOM:
+            count = self._end = self._receive(self._view, deadline)
+            return count
+        if self._start + wanted > _ROOM:
             size = self._end - self._start
             self._room[:size] = self._room[self._start : self._end]
             self._start, self._end = 0, size
-        count = self._receive(self._view[self._end :] if self._end else self._view, deadline)
+        count = self._receive(self._view[self._end :], deadline)
         self._end += count
         return count
 
@@ -369,7 +387,7 @@ class FrameReader:
         if self._pending is not None and self._pending():
             return True
         look = self._look
-        if look is not None and (look(0) or (deadline and self.spinning.spin(look))):
+        if look is not None and deadline and self.spinning.spin(look):
             return True
         began = time.monotonic()
         left = math.inf if deadline is None else max(0.0, deadline - began)

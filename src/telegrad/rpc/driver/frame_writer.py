@@ -48,7 +48,7 @@ from telegrad.rpc.wire.frames import (
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
 
-__all__ = ["FrameWriter"]
+__all__ = ["KEPT_FOR", "FrameWriter"]
 
 # Bytes; a header up to this size goes out in one piece with its prefix.
 _SMALL_HEADER: Final = 32 << 10
@@ -57,10 +57,17 @@ _LONGEST_TURN: Final = 1.0
 # Frames that are kept at most; whoever has more waits until some have gone.
 _MOST_KEPT: Final = 1000
 _NOW: Final = -math.inf
+KEPT_FOR: Final = 0.0002
+"""Seconds for which an answer is kept until the next one is there."""
 
 
 class FrameWriter(Endpoint):
     """The writing half of a link; `Link` adds reading."""
+
+    __slots__ = (
+        *("_host", "_is_corked", "_kept", "_pinged", "_small", "_unasking", "_write", "connection"),
+        *("sharing",),
+    )
 
     may_block = True
 
@@ -196,7 +203,8 @@ class FrameWriter(Endpoint):
     def _take_kept(self) -> bytes:
         """Return what was kept, in one piece; whoever writes may."""
         kept = self._kept
-        return b"".join([kept.popleft() for _ in range(len(kept))])
+        count = len(kept)
+        return kept.popleft() if count == 1 else b"".join([kept.popleft() for _ in range(count)])
 
     def cork(self) -> None:
         """Keep small answers: the next request of this peer is here already."""

@@ -55,7 +55,7 @@ class Handlers:
         self._most_of_peer = most_of_peer or most - most // 4
         self._lock = threading.RLock()
         self.running = 0
-        self._of_paths: dict[Endpoint, int] = {}
+        self._of_paths: dict[Endpoint | None, int] = {}
         self.waiting: dict[Endpoint, collections.deque[Task]] = {}
         """What has not begun yet, by path; the path whose turn is next comes first."""
 
@@ -119,12 +119,10 @@ class Handlers:
             path, task = found
             del found
 
-    def _forget(self, path: Endpoint) -> None:
-        left = self._of_paths.get(path, 0) - 1
-        if left > 0:
-            self._of_paths[path] = left
-        else:
-            self._of_paths.pop(path, None)
+    def _forget(self, path: Endpoint | None) -> None:
+        left = self._of_paths.pop(path, 0)
+        if left > 1:
+            self._of_paths[path] = left - 1
 
     def enter(self, path: Endpoint | None = None) -> None:
         """Count a request that runs: it goes on after a wait, or has kept the lead for long.
@@ -141,8 +139,7 @@ class Handlers:
         """Count the request of this thread no more: it waits or has ended."""
         with self._lock:
             self.running -= 1
-            if serving.path is not None:
-                self._forget(serving.path)
+            self._forget(serving.path)
         if self.waiting:
             self.fill()
 

@@ -208,7 +208,7 @@ class SocketHost:
         # In this order: what comes on the link is for this thread, and nobody is to be started for
         # it.
         link = future.endpoint if isinstance(future, Call) else None
-        reads = isinstance(link, ServedLink) and link.seize()
+        reads = type(link) is ServedLink and link.seize()
         led = self._leave_lead()
         if led is None:
             self.handlers.leave()
@@ -225,17 +225,17 @@ class SocketHost:
         if not isinstance(future, Call) or not isinstance(link := future.endpoint, Link):
             self._sleep(future, timeout)
             return
-        end = None if timeout is None else self.now() + timeout
+        end = math.inf if timeout is None else self.now() + timeout
         while True:
             late = future.deadline
-            link.wait(future, future.number, late if end is None or late < end else end, reads)
-            reads = False
+            link.wait(future, future.number, late if late < end else end, reads)
             if future._done:
                 return
+            reads = False
             now = self.now()
             if now >= future.deadline:
                 self.worker.outgoing.expire_call(future)
-            if end is not None and now >= end:
+            if now >= end:
                 return
 
     def about_to_wait(self) -> None:

@@ -17,6 +17,9 @@ The law of this file:
    a moment that they lead do no harm.
 5. A thread that waits for an answer on a served link (of a call that its request made back to who
    waits for it) reads that link itself: it is out of the set for so long.
+6. Where several links have something, the small answers of that round leave together at its end, or
+   after a moment: where processors are few, a peer that is woken takes this thread's, and what
+   others wait for comes later and finds its caches cold.
 """
 
 import _thread
@@ -24,9 +27,11 @@ import collections
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from telegrad.rpc.driver.bell import Bell
+from telegrad.rpc.driver.frame_writer import KEPT_FOR
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.ready_set import ReadySet
 from telegrad.rpc.driver.spin import Spinning
@@ -64,6 +69,9 @@ class Lead:
         self._links: dict[int, ServedLink] = {}
         # Links that have something to read, in the order of their turns.
         self._ready: collections.deque[ServedLink] = collections.deque()
+        # Links of this round that keep their answers, and until when.
+        self._kept: collections.deque[ServedLink] = collections.deque()
+        self._kept_until = 0.0
         # About who leads.
         self._lock = threading.RLock()
         # The id of the thread that leads; 0 if nobody does.
@@ -199,7 +207,26 @@ class Lead:
         self._host.handlers.enter(link)
         self._given_up([link])
 
+    def _keep(self, link: "ServedLink", number: int) -> bool:
+        """Let the answers of a turn leave at the end of its round; say whether they do."""
+        if not self._kept:
+            self._kept_until = self.began_at + KEPT_FOR
+        link.cork()
+        self._kept.append(link)
+        if number in self.turn:
+            return True
+        # The lead was taken, and what was kept by then was sent.
+        link.uncork()
+        return False
+
+    def _send_kept(self) -> None:
+        """Send the answers of this round that are there; also by who takes the lead."""
+        with suppress(IndexError):
+            while self._kept:
+                self._kept.popleft().uncork()
+
     def _given_up(self, links: "list[ServedLink]") -> None:
+        self._send_kept()
         for link in links:
             link.uncork()
             if link.has_frame():
@@ -234,6 +261,8 @@ class Lead:
         try:
             while not self._closed:
                 if not turns:
+                    if self._kept:
+                        self._send_kept()
                     if self._host.lacks_threads:
                         # Requests wait for a thread, and none can be had but this one.
                         return
@@ -269,12 +298,16 @@ class Lead:
         link.has_turn = False
         # First: whoever sees the turn sees no older time.
         self.began_at = time.monotonic()
-        serving.turn = self.begun = self.begun + 1
-        serving.path = self.turn[serving.turn] = link
+        number = self.begun = self.begun + 1
+        serving.turn, serving.path = number, link
+        self.turn[number] = link
         if host.monitor.dozes:
             host.monitor.rouse()
+        if self._kept and (self.began_at > self._kept_until or link.was_slow):
+            self._send_kept()
+        keeps = bool(self._ready or self._kept) and self._keep(link, number)
         try:
-            link.take_turn()
+            link.take_turn(keeps)
         finally:
             leads = self.turn.pop(serving.turn, None) is not None
             serving.turn = 0

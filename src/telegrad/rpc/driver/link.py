@@ -69,6 +69,11 @@ class _Waiting:
 class Link(FrameWriter):
     """A connection of the socket driver, on which this side sends its requests."""
 
+    __slots__ = (
+        *("_admission", "_attending", "_followers", "_is_prompt", "_mutex", "_reader", "_reads"),
+        *("_waiting", "unattended", "watched"),
+    )
+
     served: ClassVar[bool] = False
     """Whether the peer sends its requests on it."""
 
@@ -330,7 +335,8 @@ class Link(FrameWriter):
             self._is_prompt = False
         if self._followers or self.served or self._is_prompt:
             self.offer_read()
-        elif self.expects():
+        elif self.calls.open or self._pinged == self.frames:
+            # As in `expects`, without the call: each wait ends here.
             self.expect()
 
     def offer_read(self) -> None:

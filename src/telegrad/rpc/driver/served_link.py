@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
 from telegrad.rpc.driver.frame_reader import NOW
+from telegrad.rpc.driver.frame_writer import KEPT_FOR
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.pace import Pace
 from telegrad.rpc.transport.connection import Connection
+from telegrad.rpc.wire.frames import NOTICE
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -34,10 +36,8 @@ __all__ = ["ServedLink"]
 _SLOW: Final = 0.001
 _SLOW_IN_A_ROW: Final = 3
 _APART: Final = 16
-# Seconds that a peer's turn takes at most, but for the last request of it, and for which an answer
-# is kept until the next one is there.
+# Seconds that a peer's turn takes at most, but for the last request of it.
 _TURN: Final = 0.001
-_KEPT_FOR: Final = 0.0002
 # Not all systems tell of one thread.
 _THREAD: Final[int | None] = getattr(resource, "RUSAGE_THREAD", None)
 
@@ -52,6 +52,8 @@ def _usage() -> tuple[float, int]:
 
 class ServedLink(Link):
     """A connection that a peer has opened for its requests."""
+
+    __slots__ = ("_apart", "_ends", "_pace", "_rests", "_slow", "has_turn", "lead")
 
     served: ClassVar[bool] = True
 
@@ -95,9 +97,18 @@ class ServedLink(Link):
         self.lead.arm(self)
         self.lead.push(self)
 
-    def take_turn(self) -> None:
-        """Read requests and run them here, for a moment, as long as this thread leads."""
-        host, reader = self._host, self._reader
+    @property
+    def was_slow(self) -> bool:
+        """Whether the last request that ran here took long."""
+        return self._slow > 0
+
+    def take_turn(self, keeps: bool = False) -> None:
+        """Read requests and run them here, for a moment, as long as this thread leads.
+
+        `keeps`: it is corked, and its answers leave with those of other links.
+        """
+        host, reader, turn = self._host, self._reader, self.lead.turn
+        receive, handlers = host.worker.receive, host.handlers
         me = ~_thread.get_ident()
         reads = self._claim_read(me)
         if not reads:
@@ -121,11 +132,11 @@ class ServedLink(Link):
                     break
                 self.frames += 1
                 more = reader.has_frame()
-                if more and not self._is_corked:
+                if more and not self._is_corked and frame.kind != NOTICE:
                     self.cork()
-                task = host.worker.receive(self, frame)
+                task = receive(self, frame)
                 if task is not None and not (frame.parent and self._hand_over(frame, task)):
-                    if self._apart or not host.handlers.has_room_for(self):
+                    if self._apart or not handlers.has_room_for(self):
                         self._apart = max(0, self._apart - 1)
                         host.serve(self, task)
                     else:
@@ -150,15 +161,13 @@ class ServedLink(Link):
                         if not more:
                             break
                         if not end:
-                            end, kept_until = began + _TURN, began + _KEPT_FOR
-                        if now > end or serving.turn not in self.lead.turn:
-                            break
-                        if not self._claim_read(me):
+                            end, kept_until = began + _TURN, began + KEPT_FOR
+                        if now > end or serving.turn not in turn or not self._claim_read(me):
                             break
                         reads = True
                         if now > kept_until:
                             self.uncork()
-                            kept_until = now + _KEPT_FOR
+                            kept_until = now + KEPT_FOR
                 if not more:
                     break
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
@@ -168,7 +177,7 @@ class ServedLink(Link):
                 self._reads.clear()
                 if self._followers or self.closed:
                     self._read_released()
-            if self._is_corked:
+            if self._is_corked and not (keeps and serving.turn in turn):
                 self.uncork()
             if self.watched and reader.has_frame():
                 self.lead.push(self)

@@ -15,7 +15,16 @@ import numpy as np
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.wire.frames import Buffer
 
-__all__ = ["Descriptor", "build", "build_all", "describe", "describe_all", "inline_below", "is_raw"]
+__all__ = [
+    "CODES",
+    "Descriptor",
+    "build",
+    "build_all",
+    "describe",
+    "describe_all",
+    "inline_below",
+    "is_raw",
+]
 
 Descriptor = list[Any]
 """[code, bytes, shape]; [NAMED, bytes, shape, dtype.str] for a dtype that has no code.
@@ -28,7 +37,8 @@ _NAMES: Final = (
     *("float16", "float32", "float64", "complex64", "complex128"),
 )
 _DTYPES: Final = dict(enumerate(map(np.dtype, _NAMES)))
-_CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
+CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
+"""What stands for the usual dtypes."""
 NAMED: Final = len(_DTYPES)
 # The names, as NumPy writes them, of dtypes that raw bytes describe in full; arrays of others, such
 # as structures and Python objects, are pickled. NumPy reads other spellings, too, and crashes on
@@ -38,14 +48,14 @@ _NAME: Final = re.compile(
     r"|[<>][mM]8(\[([1-9][0-9]{0,9})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
 # Bytes: of one array in a descriptor, and of all such arrays of a header.
-_INLINE_BELOW: Final = 4096
+_INLINE_BELOW: Final = 16 << 10
 _MOST_INLINE: Final = 64 << 10
 
 
 def is_raw(array: "np.ndarray[Any, Any]") -> bool:
     """Say whether raw bytes are all there is to this array."""
     dtype = array.dtype
-    return dtype in _CODES or _NAME.fullmatch(dtype.str) is not None
+    return dtype in CODES or _NAME.fullmatch(dtype.str) is not None
 
 
 def inline_below(count: int) -> int:
@@ -67,7 +77,7 @@ def describe(array: "np.ndarray[Any, Any]", buffers: list[Buffer], inline: int) 
     else:
         buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     dtype = array.dtype
-    code = _CODES.get(dtype)
+    code = CODES.get(dtype)
     if code is None:
         return [NAMED, data, array.shape, dtype.str]
     return [code, data, array.shape]

@@ -20,6 +20,7 @@ import numpy as np
 from telegrad.errors import ProtocolViolation, Refused, Unserializable, UsageError
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire import arrays, function_names, functions, kinds, pickler, plain
+from telegrad.rpc.wire.arrays import CODES
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.header_check import check_header
@@ -32,9 +33,15 @@ _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
 # Longer text and bytes are pickled, so that they travel as a buffer and not in the header.
 _LARGEST_FLAT_BYTES: Final = 4096
-# More are pickled: it is quicker than to compare each array with all before it, and the header,
-# whose size is bounded, stays small.
+# More are pickled: the header, whose size is bounded, stays small.
 _MOST_FLAT_ITEMS: Final = 256
+_ARRAY: Final = np.ndarray
+# Types whose values have a slot wherever they are; filled as they are met.
+_slotted: set[type] = {_ARRAY}
+# Items that are nothing but holes, by their number, and where those are. Nobody changes these.
+_MANY: Final = 9
+_NOTHING: Final[list[list[None]]] = [[None] * count for count in range(_MANY)]
+_ALL_HOLES: Final = [list(range(count)) for count in range(_MANY)]
 
 
 class Parcel(msgspec.Struct, gc=False):
@@ -76,33 +83,44 @@ def _flat(
     code: bytes | None = None,
 ) -> Parcel | None:
     """Return a parcel of the items, with None where each has a slot; None if they are not flat."""
-    if len(items) > _MOST_FLAT_ITEMS:
+    count = len(items)
+    if 0 < count < _MANY and _slotted.issuperset(map(type, items)):
+        # The usual case: nothing but arrays and tensors.
+        slots = list(items)
+        for item in slots:
+            if type(item) is _ARRAY and item.dtype not in CODES and not arrays.is_raw(item):
+                return None
+        if count > 1 and len(set(map(id, slots))) < count:
+            # One is here twice and must arrive as one object: pickle does that.
+            return None
+        return Parcel(function, form, _NOTHING[count], _ALL_HOLES[count], names, None, slots, code)
+    if count > _MOST_FLAT_ITEMS:
         return None
     rest = list(items)
     where: list[int] = []
-    slots: list[Any] = []
+    slots = []
     lists: list[list[Any]] = []
     for index, item in enumerate(rest):
         type_ = type(item)
-        if type_ in _ATOMS:
+        if type_ is _ARRAY:
+            if item.dtype not in CODES and not arrays.is_raw(item):
+                return None
+        elif type_ in _ATOMS:
             if (type_ is bytes or type_ is str) and len(item) > _LARGEST_FLAT_BYTES:
                 return None
             continue
-        if type_ is np.ndarray:
-            if not arrays.is_raw(item):
-                return None
         elif type_ is list:
             lists.append(item)
             continue
         elif kinds.find(type_) is None and not issubclass(type_, Reference):
             return None
-        for other in slots:
-            if other is item:
-                # It is here twice and must arrive as one object: pickle does that.
-                return None
+        else:
+            _slotted.add(type_)
         rest[index] = None
         where.append(index)
         slots.append(item)
+    if len(slots) > 1 and len(set(map(id, slots))) < len(slots):
+        return None
     if lists and not _are_flat_lists(lists, len(items)):
         return None
     return Parcel(function, form, rest, where, names, None, slots, code)
@@ -201,29 +219,20 @@ class Codec:
         except Unserializable:
             refuse_by_place(parcel)
             raise
-        code = None if known else parcel.code
-        sealed = Sealed(
-            parcel.function,
-            code,
-            extra,
-            slots,
-            parcel.form,
-            parcel.items,
-            parcel.where,
-            parcel.names,
-        )
+        first = (parcel.function, None if known else parcel.code, extra, slots)
         try:
-            return _encode(sealed), buffers
+            # As a `Sealed` would be, which would have to be made.
+            rest = (parcel.form, parcel.items, parcel.where, parcel.names)
+            return _encode(first + rest), buffers
         except (OverflowError, UnicodeEncodeError):
             # An integer beyond 64 bits or a lone surrogate: rare, so found out by trying.
             if parcel.form in (_FLAT, _FLAT_TUPLE):
                 nested = self._nested(parcel)
-                sealed.form, sealed.items, sealed.where = nested.form, nested.items, []
-                sealed.names = nested.names
+                rest = (nested.form, nested.items, [], nested.names)
                 if nested.stream is not None:
                     buffers.insert(0, nested.stream)
         try:
-            return _encode(sealed), buffers
+            return _encode(first + rest), buffers
         except UnicodeEncodeError as error:
             raise Unserializable(
                 f"strict mode sends only text that is valid Unicode: {error}"
@@ -368,6 +377,9 @@ def _dump_call(
 
 def _fill(sealed: Sealed, slots: list[Any]) -> list[Any]:
     items, where = sealed.items, sealed.where
+    count = len(slots)
+    if 0 < count < _MANY and where == _ALL_HOLES[count] and items == _NOTHING[count]:
+        return slots
     if type(items) is not list or type(where) is not list or len(where) != len(slots):
         raise ProtocolViolation(f"expected a list with {len(slots)} holes, got {items!r}")
     try:

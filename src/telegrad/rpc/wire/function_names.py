@@ -27,12 +27,6 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
     namespace: dict[str, Any]
     attribute: str
 
-    def holds(self) -> Any:
-        """Return what is there now; None if the module was replaced."""
-        if sys.modules.get(self.module_name) is self.module:
-            return self.namespace.get(self.attribute)
-        return None
-
 
 # Names that were looked up before, by function and by name.
 _MOST_PLACES: Final = 4096
@@ -52,7 +46,12 @@ def importable_name(function: Any) -> str | None:
     is_plain = type_ is FunctionType or type_ is BuiltinFunctionType
     if is_plain:
         place = _places.get(function)
-        if place is not None and place.holds() is function and not _listed_by_value():
+        if (
+            place is not None
+            and sys.modules.get(place.module_name) is place.module
+            and place.namespace.get(place.attribute) is function
+            and not _listed_by_value()
+        ):
             return place.name
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None)
@@ -84,8 +83,10 @@ def _remember(places: dict[Any, _Place], key: Any, name: str) -> None:
 def resolve_name(name: str) -> Any:
     """Return the object that the name stands for, importing its module if need be."""
     place = _places_by_name.get(name)
-    if place is not None and (there := place.holds()) is not None:
-        return there
+    if place is not None and sys.modules.get(place.module_name) is place.module:
+        there = place.namespace.get(place.attribute)
+        if there is not None:
+            return there
     module_name, _, qualname = name.partition(":")
     found: Any = sys.modules.get(module_name)
     try:

@@ -106,6 +106,8 @@ def load_imported() -> None:
     old, or stand for a module that is missing.
     """
     global _unmet
+    if sys.modules.keys().isdisjoint(_unmet):
+        return
     for module in _unmet:
         found = sys.modules.get(module)
         # Nobody uses one yet that is being imported, perhaps by a thread that waits for this one.

@@ -17,12 +17,14 @@ import numpy as np
 
 from telegrad.errors import ProtocolViolation, TelegradError, Unserializable
 from telegrad.rpc.wire import arrays, kinds
+from telegrad.rpc.wire.arrays import CODES
 from telegrad.rpc.wire.frames import Buffer
 
 __all__ = ["RawBuffer", "Reference", "Role", "build_slots", "describe_slots", "role_of"]
 
 REFERENCE: Final = -1
 RAW: Final = -2
+_ARRAY: Final = np.ndarray
 
 
 class Reference:
@@ -69,8 +71,13 @@ def describe_slots(
     inline = arrays.inline_below(len(slots))
     for value in slots:
         type_ = type(value)
-        if type_ is np.ndarray:
-            descriptors.append(arrays.describe(value, buffers, inline))
+        if type_ is _ARRAY:
+            code = CODES.get(value.dtype)
+            if code is not None and value.nbytes < inline:
+                # As `describe` does, without the call.
+                descriptors.append([code, value.tobytes(), value.shape])
+            else:
+                descriptors.append(arrays.describe(value, buffers, inline))
             continue
         if type_ is RawBuffer:
             descriptors.append([RAW])
