@@ -22,6 +22,7 @@ from telegrad.torch.rpc.future import outcome_of
 from telegrad.torch.rpc.internal import OTHER_PICKLERS
 
 __all__ = [
+    "Prepared",
     "call_method",
     "is_builtin",
     "prepared",
@@ -33,10 +34,10 @@ __all__ = [
 ]
 
 
-_Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
+Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
 
 
-def prepared(function: Any, args: Any, kwargs: Any) -> _Prepared:
+def prepared(function: Any, args: Any, kwargs: Any) -> Prepared:
     """Return what is called over there for a function of the user's, and what errors call it."""
     if not callable(function):
         raise TypeError(f"function should be callable, got {type(function).__name__}")
