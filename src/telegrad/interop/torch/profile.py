@@ -30,6 +30,7 @@ __all__ = [
     "current",
     "install",
     "is_any_on",
+    "name_node",
     "record",
     "resting",
 ]
@@ -232,6 +233,14 @@ def _parse_all(lists: Sequence[Sequence[Any]]) -> list[FunctionEvent]:
         return found
     recording.add(lists)
     return recording.events()
+
+
+def name_node(number: int) -> None:
+    """Give PyTorch's events of this process their worker's number, from now on."""
+    # Some builds of PyTorch are without it.
+    bindings = getattr(torch._C, "_distributed_rpc", None)
+    if bindings is not None:
+        bindings._set_profiler_node_id(number)
 
 
 def install() -> None:
