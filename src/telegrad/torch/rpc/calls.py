@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from weakref import WeakKeyDictionary
 
-import torch
-
 from telegrad.errors import NotInitialized, PeerError
 from telegrad.interop.torch.profile import THREAD, install
 from telegrad.rpc.calls.future import Future
@@ -21,7 +19,7 @@ from telegrad.rpc.worker import Worker
 from telegrad.torch.rpc import constants, profile
 from telegrad.torch.rpc.agent import TensorPipeAgent
 from telegrad.torch.rpc.failures import TRANSLATED, RpcMisused, as_torch_raises, raise_as_torch
-from telegrad.torch.rpc.future import CallFuture, failed
+from telegrad.torch.rpc.future import CallFuture, failed, install_wait_all, wait_all
 from telegrad.torch.rpc.handlers import prepared
 from telegrad.torch.rpc.internal import RPCExecMode
 from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
@@ -34,7 +32,9 @@ __all__ = ["current", "get_worker_info", "options_of_worker", "remote", "rpc_asy
 _UNSET: Final = constants.UNSET_RPC_TIMEOUT
 _thread_local_var = threading.local()
 options_of_worker: WeakKeyDictionary[Worker, TensorPipeRpcBackendOptions] = WeakKeyDictionary()
+# Programs name these two as PyTorch's, whichever calls they make.
 install()
+install_wait_all()
 
 
 def current() -> Worker:
@@ -203,6 +203,6 @@ def _wait_all() -> Iterator[None]:
         yield
     finally:
         try:
-            torch.futures.wait_all(_thread_local_var.future_list)
+            wait_all(_thread_local_var.future_list)
         finally:
             del _thread_local_var.future_list

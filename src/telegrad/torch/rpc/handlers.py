@@ -98,7 +98,11 @@ def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
         break
     if found is None:
         raise AttributeError(f"expected the TorchScript function {qualified_name} to be importable")
-    return found(*args, **kwargs)
+    try:
+        return found(*args, **kwargs)
+    except torch.jit.Error as error:
+        # As PyTorch's calls have it: what its interpreter raises is no RuntimeError of itself.
+        raise RuntimeError(str(error)) from error
 
 
 @async_execution
