@@ -5,6 +5,7 @@ the worker's own. What they do is telegrad's.
 """
 
 import contextlib
+import math
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
@@ -15,6 +16,7 @@ from telegrad.interop.torch.profile import THREAD, install
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 from telegrad.torch.rpc import constants, profile
 from telegrad.torch.rpc.agent import TensorPipeAgent
@@ -159,7 +161,7 @@ def remote(
         func: What is called there.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        timeout: The seconds until it fails; -1 for the worker's own, 0 for no end.
+        timeout: The seconds until the value is late; -1 for the worker's own, 0 for no end.
 
     Returns:
         The reference; what the function raises is raised where its value is asked for.
@@ -168,17 +170,28 @@ def remote(
     callee = _find(worker, to)
     with as_torch_raises():
         function, args, kwargs, said = sent = prepared(func, args, kwargs)
+        asking = _asking_time(worker, timeout)
         recorded: Future[Any] | None = None
         if THREAD.recording is not None:
-            made, recorded = profile.create(worker, callee, func, sent, timeout)
+            made, recorded = profile.create(worker, callee, func, sent, asking)
         else:
-            made = worker.outgoing.create(callee, function, args, kwargs, timeout, said)
+            made = worker.outgoing.create(callee, function, args, kwargs, asking, said)
     # A worker of this package's init_rpc makes references of this package's type.
     reference = cast("RRef", made)
     reference._patience = timeout
     if recorded is not None:
         reference._recorded = CallFuture(recorded)
     return reference
+
+
+def _asking_time(worker: Worker, timeout: float | None) -> float | None:
+    """Return how long it may take to ask for a value that is to be there within `timeout`.
+
+    As long as any call, if that is longer: what was asked for goes on, though it be late.
+    """
+    if timeout is None or timeout in (0, _UNSET):
+        return timeout
+    return max(seconds(timeout), worker.options.rpc_timeout or math.inf)
 
 
 def _refuse_script() -> NoReturn:
