@@ -14,6 +14,7 @@ import pytest
 import torch
 from tests.rpc.connected import mint_cluster
 from tests.rpc.neighbours import eventually
+from tests.torch.test_gather import other_worker
 
 import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
@@ -583,20 +584,17 @@ def test_a_timeout_names_what_the_program_called_not_what_carried_it(alone):
     assert made.to_here() is True
 
 
-def test_the_timeout_of_remote_is_that_of_the_value(alone):
-    Gate.opened.clear()
-    made = rpc.remote("alone", Gate().pass_through, timeout=1e-9)
-    try:
+def test_the_timeout_of_remote_is_that_of_the_value(tmp_path):
+    with other_worker(tmp_path):
+        made = rpc.remote("b", len, ("abc",), timeout=1e-9)
         with pytest.raises(RuntimeError, match="RPC ran for more than set timeout"):
             made._get_future().wait()
         with pytest.raises(RuntimeError, match="RRef creation via rpc.remote"):
             made.to_here()
-    finally:
-        Gate.opened.set()
-    # It was asked for all the same.
-    assert made.local_value() is True
-    with pytest.raises(RuntimeError, match="0 or more seconds, got -3"):
-        rpc.remote("alone", len, ("x",), timeout=-3)
+        # It was asked for all the same.
+        assert made.rpc_sync().__add__(1) == 4
+        with pytest.raises(RuntimeError, match="0 or more seconds, got -3"):
+            rpc.remote("b", len, ("x",), timeout=-3)
 
 
 def test_calls_without_a_worker_say_what_to_do():
