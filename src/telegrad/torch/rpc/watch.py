@@ -13,7 +13,6 @@ from typing import Any, Final
 from torch.autograd.profiler import record_function
 from torch.autograd.profiler_util import FunctionEvent
 
-from telegrad.distributed.passes.coordinator import PASS_NAME
 from telegrad.interop.torch.profile import Recording, is_any_on
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
@@ -22,12 +21,9 @@ from telegrad.rpc.worker import Worker
 __all__ = ["Watch", "begin_watch", "end_watch", "show_pass"]
 
 _NOTHING: AbstractContextManager[Any] = nullcontext()
-_SHOWN: Final = {
-    PASS_NAME: "torch::distributed::autograd::backward",
-    "SendRpcBackward": "torch::distributed::autograd::SendRpcBackward",
-    "RecvRpcBackward": "torch::distributed::autograd::RecvRpcBackward",
-}
-"""What PyTorch calls them; its own nodes show themselves."""
+_PREFIX: Final = "torch::distributed::autograd::"
+_SHOWN: Final = ("SendRpcBackward", "RecvRpcBackward")
+"""The nodes that PyTorch has as well; its own show themselves."""
 _lock = threading.Lock()
 
 
@@ -58,8 +54,10 @@ class Watch:
                     served.append(copy.deepcopy(events))
 
     def running(self, name: str, detail: int | None = None) -> AbstractContextManager[Any]:
-        shown = _SHOWN.get(name)
-        return _NOTHING if shown is None else record_function(shown)
+        if detail is not None:
+            # A whole pass.
+            return record_function(f"{_PREFIX}backward")
+        return record_function(_PREFIX + name) if name in _SHOWN else _NOTHING
 
     def waiting(self, call: Call) -> AbstractContextManager[Any]:
         return _NOTHING
