@@ -95,9 +95,8 @@ def default_modes(
 ) -> AbstractContextManager[Any]:
     """See ``Framework`` in ``distributed/frameworks.py``."""
     # A pass keeps the profile of its thread, too; a handler is not to be seen in it.
-    is_first = torch.is_grad_enabled() and THREAD.recording is None
-    is_ordinary = (keeps_recording or is_first) and _is_plain()
-    return scope if is_ordinary else _ordinarily(scope, keeps_recording)
+    is_fresh = keeps_recording or (torch.is_grad_enabled() and THREAD.recording is None)
+    return scope if is_fresh and _is_plain() else _ordinarily(scope, keeps_recording)
 
 
 @contextmanager
