@@ -14,6 +14,7 @@ import pytest
 import torch
 from tests.rpc.connected import mint_cluster
 from tests.rpc.neighbours import eventually
+from tests.torch.test_gather import other_worker
 
 import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
@@ -313,6 +314,19 @@ def test_a_torchscript_function_of_the_program_itself_is_found(alone, monkeypatc
     assert rpc.rpc_sync("alone", script, (torch.ones(2),)).tolist() == [2.0, 2.0]
 
 
+def negative_root(x: float) -> float:
+    if x < 0:
+        raise ValueError("no root")
+    return x
+
+
+def test_what_a_torchscript_function_raises_is_a_runtime_error(alone, monkeypatch):
+    script = torch.jit.script(negative_root)
+    monkeypatch.setattr(sys.modules[__name__], "negative_root", script)
+    with pytest.raises(RuntimeError, match="no root"):
+        rpc.rpc_sync("alone", script, (-1.0,))
+
+
 def test_a_proxy_has_the_special_methods_of_the_value(alone):
     reference = rpc.remote("alone", list, ([3, 4],))
     assert reference.rpc_sync().__getitem__(1) == 4
@@ -362,6 +376,31 @@ def test_a_failed_future_keeps_nobody_alive_who_waited_for_it():
     del call
     gc.collect()
     assert seen[0]() is None
+
+
+def test_waiting_for_all_ends_with_the_first_that_fails(alone):
+    gate = rpc.RRef(threading.Event())
+    late = gate.rpc_async().wait(20)
+    theirs: torch.futures.Future = torch.futures.Future()
+    with pytest.raises(ValueError, match="invalid literal"):
+        torch.futures.wait_all([late, theirs, rpc.rpc_async("alone", int, ("x",))])
+    assert not late.done()
+    gate.local_value().set()
+    theirs.set_result(5)
+    assert torch.futures.wait_all([late, theirs]) == [True, 5]
+    failed: torch.futures.Future = torch.futures.Future()
+    failed.set_exception(KeyError("theirs"))
+    with pytest.raises(KeyError, match="theirs"):
+        torch.futures.wait_all([late, failed])
+
+
+def test_waiting_for_futures_of_torch_alone_is_left_to_torch():
+    theirs: torch.futures.Future = torch.futures.Future()
+    theirs.set_result(5)
+    assert torch.futures.wait_all([theirs]) == [5]
+    assert torch.futures.wait_all([]) == []
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        torch.futures.wait_all([3])
 
 
 def test_callbacks_run_in_the_context_that_hung_them_up(alone):
@@ -543,6 +582,19 @@ def test_a_timeout_names_what_the_program_called_not_what_carried_it(alone):
     finally:
         Gate.opened.set()
     assert made.to_here() is True
+
+
+def test_the_timeout_of_remote_is_that_of_the_value(tmp_path):
+    with other_worker(tmp_path):
+        made = rpc.remote("b", len, ("abc",), timeout=1e-9)
+        with pytest.raises(RuntimeError, match="RPC ran for more than set timeout"):
+            made._get_future().wait()
+        with pytest.raises(RuntimeError, match="RRef creation via"):
+            made.to_here()
+        # It was asked for all the same.
+        assert made.rpc_sync().__add__(1) == 4
+        with pytest.raises(RuntimeError, match="0 or more seconds, got -3"):
+            rpc.remote("b", len, ("x",), timeout=-3)
 
 
 def test_calls_without_a_worker_say_what_to_do():

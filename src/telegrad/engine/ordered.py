@@ -300,7 +300,8 @@ class OrderedTask(Task, eq=False, kw_only=True):
                 return self.run_with_hooks(node, cotangent)
         if leaves:
             # Without a cotangent, too: the other side waits, and must hear that nothing comes.
-            self._leaving += self.depart(node, cotangent)
+            with self._watched(node):
+                self._leaving += self.depart(node, cotangent)
         return (None,) * len(edges)
 
     def ends_at(self, target: Node) -> bool:
@@ -309,8 +310,11 @@ class OrderedTask(Task, eq=False, kw_only=True):
         return self.skipped.issuperset(self.joined.get(target, target.edges))
 
     def pull(self, node: Node, cotangent: Cotangent) -> Contributions:
-        with nullcontext() if self.watch is None else self.watch(node.name()):
+        with self._watched(node):
             return node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
+
+    def _watched(self, node: Node) -> AbstractContextManager[Any]:
+        return nullcontext() if self.watch is None else self.watch(node.name())
 
     def end(self) -> None:
         """Drop the callbacks: they refer to the maker of this task, and that refers to it."""

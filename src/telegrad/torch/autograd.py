@@ -4,6 +4,7 @@ Roots are scalars and errors are RuntimeErrors, as PyTorch has them. For more th
 ``telegrad.distributed.autograd``, which works in the same context.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -13,10 +14,12 @@ from telegrad.distributed.autograd import _get_debug_info, _get_max_id, _init
 from telegrad.distributed.contexts.context import CURRENT
 from telegrad.errors import ContextError, PeerError, UsageError
 from telegrad.interop.torch.graph.view import RecvFunction, SendFunction
+from telegrad.interop.torch.profile import is_any_on
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.torch.rpc.failures import raise_as_torch
+from telegrad.torch.rpc.watch import show_pass
 
 __all__ = [
     "DistAutogradContext",
@@ -31,6 +34,8 @@ __all__ = [
     "get_gradients",
     "is_available",
 ]
+
+_NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def is_available() -> bool:
@@ -70,7 +75,8 @@ def backward(context_id: int, roots: list[torch.Tensor], retain_graph: bool = Fa
     _find(context_id)
     starts: Any = list(roots)
     try:
-        autograd.backward(context_id, starts, retain_graph)
+        with show_pass() if is_any_on() else _NOTHING:
+            autograd.backward(context_id, starts, retain_graph)
     except (PeerError, UsageError) as error:
         raise_as_torch(error)
     except Exception as error:

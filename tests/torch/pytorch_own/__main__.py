@@ -86,7 +86,6 @@ def main() -> int:
         found = {
             "document": table.document(list(tests)),
             "passing": table.passing(list(tests)),
-            "unsteady": table.unsteady,
             "outcomes": [outcome._asdict() for outcome in outcomes],
         }
         chosen.json.write_text(json.dumps(found, indent=1))

@@ -19,7 +19,6 @@ class Table:
         content: dict[str, Any] = tomllib.loads(
             Path(__file__).with_name("differences.toml").read_text()
         )
-        self.unsteady: list[str] = content["unsteady"]
         self.reasons: list[dict[str, Any]] = content["reason"]
         self.left_out: dict[str, str] = content["left_out"]
         self.differing = [test for reason in self.reasons for test in reason["tests"]]
@@ -27,7 +26,7 @@ class Table:
     def check(self, tests: list[str]) -> None:
         """Raises if the file names a test that is not there, or one twice."""
         named = self.differing
-        unknown = sorted({*named, *self.unsteady} - set(tests))
+        unknown = sorted(set(named) - set(tests))
         twice = sorted(test for test in set(named) if named.count(test) > 1)
         if unknown or twice:
             raise ValueError(f"differences.toml: no such tests {unknown}, named twice {twice}")

@@ -2,7 +2,8 @@
 
 So what is served must not run in the modes of the one that waits: a handler, or a local pass,
 begins as it would on a thread of its own: without inference mode, autocast, a default device or
-another mode for functions or operators, a function transform, and hooks for saved tensors.
+another mode for functions or operators, a function transform, and hooks for saved tensors. What a
+profile of this thread records does not show what a handler does that is served on it.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from typing import Any, Final, TypeVar
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils import _python_dispatch
+
+from telegrad.interop.torch.profile import THREAD, resting
 
 __all__ = ["default_modes", "is_recording", "run_ordinarily"]
 
@@ -91,8 +94,9 @@ def default_modes(
     scope: AbstractContextManager[Any], keeps_recording: bool
 ) -> AbstractContextManager[Any]:
     """See ``Framework`` in ``distributed/frameworks.py``."""
-    is_ordinary = (keeps_recording or torch.is_grad_enabled()) and _is_plain()
-    return scope if is_ordinary else _ordinarily(scope, keeps_recording)
+    # A pass keeps the profile of its thread, too; a handler is not to be seen in it.
+    is_fresh = keeps_recording or (torch.is_grad_enabled() and THREAD.recording is None)
+    return scope if is_fresh and _is_plain() else _ordinarily(scope, keeps_recording)
 
 
 @contextmanager
@@ -100,6 +104,7 @@ def _ordinarily(scope: AbstractContextManager[Any], keeps_recording: bool) -> It
     with ExitStack() as stack:
         _leave_modes(stack)
         if not keeps_recording:
+            stack.enter_context(resting())
             stack.enter_context(torch.enable_grad())
         yield stack.enter_context(scope)
 

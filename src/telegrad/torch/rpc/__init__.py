@@ -28,6 +28,7 @@ from telegrad.torch.rpc.backend_registry import (
 )
 from telegrad.torch.rpc.init import _get_debug_info, init_rpc, is_available
 from telegrad.torch.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
+from telegrad.torch.rpc.server_profile import _server_process_global_profile
 
 __all__ = [
     "BackendType",
@@ -42,6 +43,7 @@ __all__ = [
     "_get_debug_info",
     "_is_current_rpc_agent_set",
     "_rref_context_get_debug_info",
+    "_server_process_global_profile",
     "_set_rpc_timeout",
     "_wait_all",
     "api",

@@ -5,22 +5,25 @@ the worker's own. What they do is telegrad's.
 """
 
 import contextlib
+import math
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from weakref import WeakKeyDictionary
 
-import torch
-
 from telegrad.errors import NotInitialized, PeerError
+from telegrad.interop.torch.profile import THREAD, install
+from telegrad.rpc.calls.future import Future
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
-from telegrad.torch.rpc import constants
+from telegrad.torch.rpc import constants, profile
 from telegrad.torch.rpc.agent import TensorPipeAgent
 from telegrad.torch.rpc.failures import TRANSLATED, RpcMisused, as_torch_raises, raise_as_torch
-from telegrad.torch.rpc.future import CallFuture, failed
+from telegrad.torch.rpc.future import CallFuture, failed, install_wait_all, wait_all
 from telegrad.torch.rpc.handlers import prepared
+from telegrad.torch.rpc.internal import RPCExecMode
 from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ __all__ = ["current", "get_worker_info", "options_of_worker", "remote", "rpc_asy
 _UNSET: Final = constants.UNSET_RPC_TIMEOUT
 _thread_local_var = threading.local()
 options_of_worker: WeakKeyDictionary[Worker, TensorPipeRpcBackendOptions] = WeakKeyDictionary()
+# Programs name these two as PyTorch's, whichever calls they make.
+install()
+install_wait_all()
 
 
 def current() -> Worker:
@@ -96,10 +102,12 @@ def rpc_sync(
     """
     worker = current()
     callee = _find(worker, to)
-    function, args, kwargs, said = prepared(func, args, kwargs)
+    function, args, kwargs, said = sent = prepared(func, args, kwargs)
     # A call to oneself without a timeout of its own needs no other thread.
     timeout = None if timeout is _UNSET else timeout
     try:
+        if THREAD.recording is not None:
+            return profile.call(worker, callee, func, sent, timeout, RPCExecMode.SYNC).wait()
         return worker.outgoing.call(
             callee, function, args, kwargs, timeout, waits=True, said=said
         ).wait()
@@ -126,10 +134,14 @@ def rpc_async(
     callee = _find(worker, to)
     try:
         with as_torch_raises():
-            function, args, kwargs, said = prepared(func, args, kwargs)
-            call = worker.outgoing.call(
-                callee, function, args, kwargs, timeout, waits=False, said=said
-            )
+            function, args, kwargs, said = sent = prepared(func, args, kwargs)
+            call: Future[Any]
+            if THREAD.recording is not None:
+                call = profile.call(worker, callee, func, sent, timeout, RPCExecMode.ASYNC)
+            else:
+                call = worker.outgoing.call(
+                    callee, function, args, kwargs, timeout, waits=False, said=said
+                )
             future = CallFuture(call)
     except PeerError as error:
         # A worker that can't be reached fails the call, not the calling.
@@ -149,7 +161,7 @@ def remote(
         func: What is called there.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        timeout: The seconds until it fails; -1 for the worker's own, 0 for no end.
+        timeout: The seconds until the value is late; -1 for the worker's own, 0 for no end.
 
     Returns:
         The reference; what the function raises is raised where its value is asked for.
@@ -157,12 +169,29 @@ def remote(
     worker = current()
     callee = _find(worker, to)
     with as_torch_raises():
-        function, args, kwargs, said = prepared(func, args, kwargs)
-        made = worker.outgoing.create(callee, function, args, kwargs, timeout, said)
+        function, args, kwargs, said = sent = prepared(func, args, kwargs)
+        asking = _asking_time(worker, timeout)
+        recorded: Future[Any] | None = None
+        if THREAD.recording is not None:
+            made, recorded = profile.create(worker, callee, func, sent, asking)
+        else:
+            made = worker.outgoing.create(callee, function, args, kwargs, asking, said)
     # A worker of this package's init_rpc makes references of this package's type.
     reference = cast("RRef", made)
     reference._patience = timeout
+    if recorded is not None:
+        reference._recorded = CallFuture(recorded)
     return reference
+
+
+def _asking_time(worker: Worker, timeout: float | None) -> float | None:
+    """Return how long it may take to ask for a value that is to be there within `timeout`.
+
+    As long as any call, if that is longer: what was asked for goes on, though it be late.
+    """
+    if timeout is None or timeout in (0, _UNSET):
+        return timeout
+    return max(seconds(timeout), worker.options.rpc_timeout or math.inf)
 
 
 def _refuse_script() -> NoReturn:
@@ -187,6 +216,6 @@ def _wait_all() -> Iterator[None]:
         yield
     finally:
         try:
-            torch.futures.wait_all(_thread_local_var.future_list)
+            wait_all(_thread_local_var.future_list)
         finally:
             del _thread_local_var.future_list

@@ -15,12 +15,13 @@ from typing import Any, cast
 
 import torch
 
-from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.future import Future, Quick
 from telegrad.torch.rpc.failures import as_torch, raise_as_torch
 
-__all__ = ["CallFuture", "failed", "outcome_of"]
+__all__ = ["CallFuture", "failed", "install_wait_all", "outcome_of", "wait_all"]
 
 _Torch: Any = torch.futures.Future
+_torch_wait_all: Any = torch.futures.wait_all
 
 
 class CallFuture(_Torch):  # type: ignore[misc]
@@ -126,3 +127,38 @@ def outcome_of(torch_future: Any) -> Future[Any]:
 
     cast(Callable[[Any], None], torch_future.add_done_callback)(settle)
     return outcome
+
+
+def wait_all(futures: list[Any]) -> list[Any]:
+    """Return the values of torch futures, in order; raise as soon as one of them has failed.
+
+    To C++ a call that failed is one whose value raises when it is looked at, so
+    ``torch.futures.wait_all`` would wait for all others first.
+    """
+    if not any(isinstance(future, CallFuture) for future in futures):
+        return cast(list[Any], _torch_wait_all(futures))
+    outcomes = [outcome_of(future) for future in futures]
+    ended: Future[Future[Any]] = Future()
+    missing = [None] * len(outcomes)
+
+    def look(done: Future[Any]) -> None:
+        missing.pop()
+        if done._error is not None or not missing:
+            ended._settle(done, None)
+
+    callback = Quick(look)
+    for outcome in outcomes:
+        outcome.add_done_callback(callback)
+    try:
+        last = ended.wait()
+    finally:
+        for outcome in outcomes:
+            outcome._forget_callback(callback)
+    # If one has failed, that one alone is sure to be done.
+    futures[outcomes.index(last)].wait()
+    return [future.wait() for future in futures]
+
+
+def install_wait_all() -> None:
+    """Have ``torch.futures.wait_all`` do what `wait_all` does."""
+    torch.futures.wait_all = wait_all

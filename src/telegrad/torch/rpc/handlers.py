@@ -22,6 +22,7 @@ from telegrad.torch.rpc.future import outcome_of
 from telegrad.torch.rpc.internal import OTHER_PICKLERS
 
 __all__ = [
+    "Prepared",
     "call_method",
     "is_builtin",
     "prepared",
@@ -33,10 +34,10 @@ __all__ = [
 ]
 
 
-_Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
+Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
 
 
-def prepared(function: Any, args: Any, kwargs: Any) -> _Prepared:
+def prepared(function: Any, args: Any, kwargs: Any) -> Prepared:
     """Return what is called over there for a function of the user's, and what errors call it."""
     if not callable(function):
         raise TypeError(f"function should be callable, got {type(function).__name__}")
@@ -97,7 +98,11 @@ def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
         break
     if found is None:
         raise AttributeError(f"expected the TorchScript function {qualified_name} to be importable")
-    return found(*args, **kwargs)
+    try:
+        return found(*args, **kwargs)
+    except torch.jit.Error as error:
+        # As PyTorch's calls have it: what its interpreter raises is no RuntimeError of itself.
+        raise RuntimeError(str(error)) from error
 
 
 @async_execution

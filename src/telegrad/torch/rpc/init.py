@@ -5,6 +5,7 @@ from typing import Any, Final
 # Now rather than when the first tensor comes: what imports this has PyTorch loaded.
 import telegrad.interop.torch.framework  # noqa: F401
 from telegrad.distributed.worker_autograd import attach_autograd
+from telegrad.interop.torch.profile import name_node
 from telegrad.rpc import api
 from telegrad.rpc.membership.roster import WorldMismatch
 from telegrad.rpc.options import Options
@@ -87,6 +88,8 @@ def _own(options: TensorPipeRpcBackendOptions) -> Options:
 def _begin(worker: Worker) -> None:
     attach_autograd(worker)
     worker.references.handle_type = RRef
+    # In profiles, what this process does is what this worker does.
+    name_node(worker.id)
 
 
 def _checked(backend: Any, options: Any) -> TensorPipeRpcBackendOptions:

@@ -7,15 +7,18 @@ arrive included.
 from typing import Any
 
 import torch
+from torch.autograd.profiler import record_function
 
 from telegrad.errors import CallTimeout, NotInitialized, PeerError
+from telegrad.interop.torch.profile import THREAD, is_any_on
 from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
 from telegrad.rpc.references import rref as plain
 from telegrad.rpc.references.rref import T_co
 from telegrad.torch import autograd
-from telegrad.torch.rpc import calls, constants, handlers
+from telegrad.torch.rpc import calls, constants, handlers, profile
 from telegrad.torch.rpc.failures import RpcTimeout, as_torch_raises
 from telegrad.torch.rpc.future import CallFuture, failed
+from telegrad.torch.rpc.internal import RPCExecMode
 
 __all__ = ["RRef", "RRefProxy"]
 
@@ -27,11 +30,13 @@ _OF_COPIES = frozenset({"__deepcopy__", "__getstate__", "__setstate__"})
 class RRef(plain.RRef[T_co]):
     """A handle. ``RRef(value)`` refers to a value of this worker."""
 
-    __slots__ = ("_creation", "_patience", "_type")
+    __slots__ = ("_creation", "_patience", "_recorded", "_type")
 
     _creation: CallFuture
     _patience: float | None
     """The timeout that the creation of the value was given."""
+    _recorded: CallFuture
+    """Of a creation that a profile shows: done when it can."""
     _type: CallFuture
 
     def __init__(self, value: T_co, type_hint: Any = None) -> None:
@@ -73,7 +78,10 @@ class RRef(plain.RRef[T_co]):
         seconds = self._worker.options.rpc_timeout if timeout in (None, _UNSET) else timeout
         self._check_creation()
         with as_torch_raises():
-            return super().to_here(seconds)
+            if not is_any_on() or self._fork is None:
+                return super().to_here(seconds)
+            with record_function(f"to_here#({self._worker.name})->({self.owner().name})"):
+                return super().to_here(seconds)
 
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
         """Run a backward pass from the value, on its owner."""
@@ -110,7 +118,10 @@ class RRef(plain.RRef[T_co]):
         """Return the type of the value, or its future; asked for once."""
         future: Any = getattr(self, "_type", None)
         if future is None:
-            future = self._type = self._ask(handlers.type_on_owner, f"the type of {self}", timeout)
+            ask = (
+                self._ask if THREAD.recording is None or self._fork is None else self._ask_profiled
+            )
+            future = self._type = ask(handlers.type_on_owner, f"the type of {self}", timeout)
         return future.wait() if blocking else future
 
     def _ask(self, function: Any, said: str, timeout: float | None) -> CallFuture:
@@ -124,6 +135,28 @@ class RRef(plain.RRef[T_co]):
             )
         except PeerError as error:
             return failed(error)
+
+    def _ask_profiled(self, function: Any, said: str, timeout: float | None) -> CallFuture:
+        """Do what `_ask` does, as a call that a profile shows by PyTorch's name for it."""
+        sent: handlers.Prepared = (function, (self,), {}, said)
+        to, mode = self.owner(), RPCExecMode.ASYNC
+        try:
+            self._check()
+            return CallFuture(
+                profile.call(self._worker, to, "_rref_typeof_on_owner", sent, timeout, mode)
+            )
+        except PeerError as error:
+            return failed(error)
+
+    def _get_profiling_future(self) -> CallFuture:
+        """Return the future of what a profile shows of the value's creation."""
+        if not hasattr(self, "_recorded"):
+            raise RuntimeError(
+                f"expected {self} to be made by remote() while a profile of "
+                "torch.autograd.profiler_legacy was on, got one that was not: make it inside of "
+                "`with profile()`"
+            )
+        return self._recorded
 
     def _get_future(self) -> "torch._C.Future[Any]":
         """Return a future, done when the value is there, within the time its creation was given."""

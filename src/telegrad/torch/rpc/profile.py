@@ -1,0 +1,195 @@
+"""Remote calls under PyTorch's profiler: named as PyTorch names them, recorded on both sides.
+
+While a profile is on in the calling thread, the function is sent with the profile's options; the
+callee records what it does, and the answer has that beside the value. Nested calls do the same, so
+what they recorded comes along. Without a profile nothing of this is entered.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from types import CoroutineType
+from typing import Any
+
+import torch
+
+from telegrad.interop.torch.profile import CallSpan, Recording, Served, current, record
+from telegrad.rpc.calls.future import Future, Quick
+from telegrad.rpc.calls.incoming import async_execution, is_async_execution
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.worker import Worker
+from telegrad.torch.rpc.handlers import Prepared
+from telegrad.torch.rpc.internal import RPCExecMode, _build_rpc_profiling_key
+
+__all__ = ["call", "create"]
+
+
+class ProfiledCall(Future[Any]):
+    """The future of a profiled call's value; when it is there, so is what was recorded."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Future[Any], span: CallSpan) -> None:
+        super().__init__()
+        self._call = self._source = call
+        call.add_done_callback(Quick(span.stop))
+        call.add_done_callback(partial(self._finish, span))
+
+    def _finish(self, span: CallSpan, call: Future[Any]) -> None:
+        error = call.exception()
+        if error is not None:
+            self._settle(None, error)
+            return
+        value, served = call.value()
+        span.add(served)
+        self._settle(value, None)
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Return the value when it is there, or raise its exception."""
+        try:
+            # The call has more to do for a thread that takes its answer.
+            self._call.wait(timeout)
+            return super().wait(timeout)
+        finally:
+            # See Future.wait: the traceback of its exception holds this frame.
+            del self
+
+    def value(self) -> Any:
+        """Return the value that is there, or raise its exception."""
+        if self._done:
+            self._call.value()
+        return super().value()
+
+
+def call(
+    worker: Worker,
+    to: str | WorkerInfo,
+    named: Any,
+    prepared: Prepared,
+    timeout: float | None,
+    mode: RPCExecMode,
+) -> Future[Any]:
+    """Make a call that is profiled; return the future of its value.
+
+    Arguments:
+        worker: Who calls.
+        to: Who is called.
+        named: The user's function, or what the profile calls it.
+        prepared: The function and its arguments, as they are sent.
+        timeout: The seconds until it fails.
+        mode: The way it is called; by SYNC, this thread waits for it at once.
+    """
+    function, args, kwargs, said = prepared
+    recording = current()
+    name = _name_of(named, said)
+    begin = partial(
+        worker.outgoing.call,
+        to,
+        timeout=timeout,
+        waits=mode is RPCExecMode.SYNC,
+        said=said or name,
+    )
+    if recording is None:
+        return begin(function, args, kwargs)
+    span = _begin_span(recording, worker, to, mode, name)
+    try:
+        if worker.codec.strict:
+            # Its peers run what they expose, and nothing that runs another function.
+            plain = begin(function, args, kwargs)
+            plain.add_done_callback(Quick(span.stop))
+            return plain
+        packed = (recording.options, function, args, kwargs)
+        return ProfiledCall(begin(_run_profiled, packed, None), span)
+    except BaseException:
+        span.stop()
+        raise
+
+
+def create(
+    worker: Worker, to: str | WorkerInfo, named: Any, prepared: Prepared, timeout: float | None
+) -> tuple[RRef, Future[Any] | None]:
+    """Have a value made that stays there, profiled; return a reference, and a future.
+
+    The arguments are those of `call`. The future is done when the value is there and what was
+    recorded for it is here; None where nothing is recorded.
+    """
+    function, args, kwargs, said = prepared
+    recording = current()
+    name = _name_of(named, said)
+    make = partial(worker.outgoing.create, to, timeout=timeout)
+    if recording is None or worker.codec.strict:
+        return make(function, args, kwargs, said=said), None
+    span = _begin_span(recording, worker, to, RPCExecMode.REMOTE, name)
+    # What was recorded goes with this reference if nobody comes to fetch it.
+    box = make(_new_box, (), None)
+    packed = (box, recording.options, function, args, kwargs)
+    made = make(_run_boxed, packed, None, said=said or name)
+    fetched = worker.outgoing.call(
+        to, _content_of, (made, box), None, timeout, waits=False, said=said or name
+    )
+    return made, ProfiledCall(fetched, span)
+
+
+def _begin_span(
+    recording: Recording, worker: Worker, to: str | WorkerInfo, mode: RPCExecMode, name: str
+) -> CallSpan:
+    callee = to if isinstance(to, str) else to.name
+    span = CallSpan(_build_rpc_profiling_key(mode, name, worker.name, callee), worker.id)
+    recording.spans.append(span)
+    return span
+
+
+def _name_of(named: Any, said: str | None) -> str:
+    """Return what a profile calls a function; `said` is what errors call it, if anything."""
+    if isinstance(named, str):
+        return named
+    builtin = torch.jit._builtins._find_builtin(named)  # type: ignore[no-untyped-call]
+    if builtin is not None:
+        return str(builtin)
+    if isinstance(named, torch.jit.ScriptFunction):
+        return str(torch._jit_internal._qualified_name(named))
+    return said or str(getattr(named, "__qualname__", type(named).__qualname__))
+
+
+@async_execution
+def _run_profiled(
+    options: Mapping[str, bool], function: Any, args: Any, kwargs: Any
+) -> Future[Any]:
+    """Run a function; answer with its result, or what its future has, and what was recorded."""
+    result, recording = record(options, function, args, kwargs)
+    node = current_worker().id
+    outcome: Future[Any] = Future()
+    if type(result) is CoroutineType:
+        outcome = current_worker().incoming.coroutines.run(result)
+    elif is_async_execution(function):
+        outcome = result
+    else:
+        outcome.set_result(result)
+    # Not before: calls that the function has made may go on.
+    return outcome.then(lambda done: (done.value(), recording and recording.served(node)))
+
+
+def _new_box() -> list[Served]:
+    """Return a place for what is recorded while a value is made."""
+    return []
+
+
+@async_execution
+def _run_boxed(
+    box: RRef, options: Mapping[str, bool], function: Any, args: Any, kwargs: Any
+) -> Future[Any]:
+    """Run a function whose result stays here; what was recorded goes into the box."""
+
+    def unpack(done: Future[Any]) -> Any:
+        value, served = done.value()
+        box.local_value().append(served)
+        return value
+
+    return _run_profiled(options, function, args, kwargs).then(unpack)
+
+
+def _content_of(made: RRef, box: RRef) -> tuple[None, Served]:
+    """Return what was recorded while a value was made, when it is there."""
+    made.local_value()
+    return None, box.local_value()[0]
