@@ -2,15 +2,18 @@
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.rpc.neighbours import eventually
 
 from telegrad.arrays.ownership import IS_LOCKED
 
 __all__ = [
     "HANDS_CONTEXTS_ON",
     "IS_LOCKED",
+    "has_gone",
     "needs_eager_collector",
     "needs_lock",
     "needs_prompt_freeing",
@@ -42,3 +45,14 @@ def settle(simulation: Any, seconds: float) -> None:
         if not IS_LOCKED:
             gc.collect()
         simulation.settle(seconds / parts)
+
+
+def has_gone(condition: Callable[[], bool]) -> bool:
+    """Say whether the condition holds once all has gone that nobody holds any more.
+
+    With Python's lock that is now. Without it, what another thread has a part in goes when that one
+    has run again, or with the collector.
+    """
+    if IS_LOCKED:
+        return condition()
+    return eventually(lambda: gc.collect() >= 0 and condition())
