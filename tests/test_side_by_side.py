@@ -367,3 +367,22 @@ def test_one_server_runs_passes_segments_and_references_of_many_trainers_at_once
         assert leads == (1 if IS_LOCKED else min(os.cpu_count(), len(TRAINERS) + 1))
         del reference
         assert eventually(lambda: rpc.rpc_sync("ps", leads_and_references)[1] == before)
+
+
+def relay(x, factor):
+    return rpc.rpc_sync("other", np.multiply, (x, factor))
+
+
+@pytest.mark.processes
+def test_requests_of_one_pass_that_run_at_once_all_ask_on():
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    with LocalCluster(["ps", "other"]):
+        for _ in range(3):
+            with dist_autograd.context() as context_id:
+                # So many that what leaves goes in many requests.
+                calls = [rpc.rpc_async("ps", relay, (x, float(n))) for n in range(300)]
+                loss = x * 0.0
+                for call in calls:
+                    loss = loss + call.wait()
+                dist_autograd.backward(context_id, [loss.sum()])
+                assert dist_autograd.get_gradients(context_id)[x].tolist() == [300 * 299 / 2] * 2
