@@ -1,20 +1,25 @@
 # Every target sets up all it needs from a fresh clone, and no more: the demo the library, the docs
 # what builds them, all others everything. It goes into a .venv, made once; each part is kept while
-# the declared dependencies (pyproject.toml) stay the same.
+# the declared dependencies (pyproject.toml) stay the same. Another Python has an environment of its
+# own: make test PYTHON=python3.13 VENV=.venv-3.13.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 DECLARED := $(shell cksum < pyproject.toml | tr ' ' '-')
-LIBRARY := .venv/.library-$(DECLARED)
-DOCS := .venv/.docs-$(DECLARED)
-ALL := .venv/.all-$(DECLARED)
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+LIBRARY := $(VENV)/.library-$(DECLARED)
+DOCS := $(VENV)/.docs-$(DECLARED)
+ALL := $(VENV)/.all-$(DECLARED)
+INSTALL := -m pip install --quiet --disable-pip-version-check --editable
+PIP := $(BIN)/python $(INSTALL)
+FREE := $(VENV)-free-threaded
+FREE_ALL := $(FREE)/.all-$(DECLARED)
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Bytecode is kept whatever the caller's environment says: the tests start hundreds of processes,
 # and each would compile all of telegrad again. The benchmarks time the import beside that of a
 # PyTorch that is compiled.
 BYTECODE := PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test test-ray soak soak-simulation fuzz bench examples docs lint release-check clean
+.PHONY: demo test test-ray test-free-threaded soak soak-simulation fuzz bench examples docs lint release-check clean
 
 demo: $(LIBRARY)
 	$(BIN)/python -m telegrad.demo
@@ -39,6 +44,10 @@ fuzz: $(ALL)
 test-ray: $(ALL)
 	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest -m ray
 
+# The tests, but those on Ray, on a Python without its lock: PYTHON=python3.14t.
+test-free-threaded: $(FREE_ALL)
+	$(THREADS) $(BYTECODE) $(FREE)/bin/python -m pytest
+
 lint: $(ALL)
 	$(BIN)/ruff check src tests benchmarks examples docs tools
 	$(BIN)/ruff format --check src tests benchmarks examples docs tools
@@ -60,23 +69,35 @@ release-check: $(ALL)
 	$(BIN)/python tools/release.py
 
 $(LIBRARY):
-	@echo "installing telegrad with NumPy, SciPy and rich into .venv (about 230 MB)"
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing telegrad with NumPy, SciPy and rich into $(VENV) (about 230 MB)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) '.[cli]'
-	rm -f .venv/.library-*
+	rm -f $(VENV)/.library-*
 	touch $@
 
 $(DOCS): | $(LIBRARY)
 	@echo "adding Sphinx, its theme and JAX, which the reference shows (about 480 MB)"
 	$(PIP) '.[docs]'
-	rm -f .venv/.docs-*
+	rm -f $(VENV)/.docs-*
 	touch $@
 
 $(ALL): | $(LIBRARY)
 	@echo "adding PyTorch, JAX, Ray, the test tools and the benchmarks' peers (2 GB or more, minutes)"
 	$(PIP) '.[test,bench,cli,tls,docs]'
-	rm -f .venv/.all-* .venv/.docs-*
+	rm -f $(VENV)/.all-* $(VENV)/.docs-*
 	touch $@ $(DOCS)
 
+# Of safetensors only a release candidate has a wheel for it, which pip takes if it may not compile.
+# Triton, which PyTorch's wheel brings, turns the lock on for the whole process when it is loaded.
+$(FREE_ALL):
+	@echo "installing telegrad, PyTorch, JAX and the test tools into $(FREE) (5 GB, minutes)"
+	$(PYTHON) -c "import sys, sysconfig; sys.exit(None if sysconfig.get_config_var('Py_GIL_DISABLED') \
+	  else 'expected a free-threaded Python, got ' + sys.version + ': give one by PYTHON=python3.14t')"
+	test -x $(FREE)/bin/python || $(PYTHON) -m venv $(FREE)
+	$(FREE)/bin/python $(INSTALL) '.[test-free-threaded,bench,tls,docs]' --only-binary safetensors
+	$(FREE)/bin/python -m pip uninstall --quiet --yes triton
+	rm -f $(FREE)/.all-*
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build
+	rm -rf $(VENV) $(FREE) .mypy_cache .ruff_cache .pytest_cache build

@@ -8,6 +8,7 @@ is measured, and there are no more workers than the work needs.
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -22,12 +23,20 @@ Item = TypeVar("Item")
 _MOST_SECONDS = 300.0
 
 
-def alone(function: Callable[..., Samples], *arguments: Any) -> Samples:
-    """What a module's function gives for arguments that JSON can carry, from a fresh process."""
+def alone(function: Callable[..., Samples], *arguments: Any, **environment: str) -> Samples:
+    """What a module's function gives for arguments that JSON can carry, from a fresh process.
+
+    It has the environment of this one, and what is given by name.
+    """
     call = json.dumps([function.__module__, function.__name__, arguments])
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.alone", call]
     done = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, timeout=_MOST_SECONDS
+        command,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=_MOST_SECONDS,
+        env={**os.environ, **environment},
     )
     found: Samples = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -11,6 +11,7 @@ trainer still gives the gradients of the parameters that it saw.
 import argparse
 import sys
 import threading
+from contextvars import Context
 
 import numpy as np
 
@@ -76,7 +77,8 @@ def gradient_beside_a_step(module, parameters):
 
     with autograd.context() as context_id:
         loss = nn.functional.cross_entropy(module(x), labels)
-        other = threading.Thread(target=step_in_between)
+        # Outside of this context, also where a new thread begins with who starts it.
+        other = threading.Thread(target=Context().run, args=(step_in_between,))
         other.start()
         other.join()
         autograd.backward(context_id, [loss])

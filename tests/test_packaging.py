@@ -6,9 +6,11 @@ linked from the one that runs the tests: no index is asked. It takes ten to thir
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.interpreter import IS_LOCKED
 from tools import release
 
 import telegrad
@@ -71,9 +73,9 @@ def clone(tmp_path):
     return tmp_path
 
 
-def would_run(clone, target):
+def would_run(clone, *target):
     """The commands that make would run for a target in a fresh clone."""
-    command = ["make", "--dry-run", "--no-print-directory", target]
+    command = ["make", "--dry-run", "--no-print-directory", *target]
     return subprocess.run(
         command, cwd=clone, capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -99,6 +101,30 @@ def test_the_tests_install_the_rest_and_say_so(clone):
     parts, said = installs(clone, "test")
     assert parts == [".[cli]", ".[test,bench,cli,tls,docs]"]
     assert "PyTorch" in said[1]
+
+
+def test_tests_of_free_threaded_python_have_an_environment_of_their_own(clone):
+    parts, (said,) = installs(clone, "test-free-threaded")
+    assert parts == [".[test-free-threaded,bench,tls,docs]"]
+    assert ".venv-free-threaded" in said
+    assert not any(".venv/" in line for line in would_run(clone, "test-free-threaded"))
+
+
+def test_a_python_with_a_lock_is_not_taken_for_a_free_threaded_one(clone):
+    if not IS_LOCKED:
+        pytest.skip("needs a Python with a lock")
+    command = ["make", "test-free-threaded", f"PYTHON={sys.executable}"]
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+    assert done.returncode
+    assert f"expected a free-threaded Python, got {sys.version.split()[0]}" in done.stderr
+    assert "PYTHON=python3.14t" in done.stderr
+    assert not (clone / ".venv-free-threaded").exists()
+
+
+def test_another_python_has_an_environment_of_its_own(clone):
+    lines = would_run(clone, "test", "VENV=.venv-3.13", "PYTHON=python3.13")
+    assert "test -x .venv-3.13/bin/python || python3.13 -m venv .venv-3.13" in lines
+    assert not any(".venv/" in line for line in lines)
 
 
 def test_the_docs_install_what_builds_them(clone):

@@ -15,8 +15,6 @@ from telegrad.autograd import forward_ad
 from telegrad.errors import GradientError, UsageError
 from telegrad.serialization import load, save
 
-pytest.importorskip("safetensors", reason="there is no wheel of it for free-threaded Python")
-
 
 def state() -> dict[str, Any]:
     return {

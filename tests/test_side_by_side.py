@@ -5,6 +5,7 @@ Where Python runs without its lock they run in parallel; with it they take turns
 
 import contextvars
 import itertools
+import os
 import threading
 import weakref
 
@@ -18,6 +19,7 @@ from telegrad.distributed import LocalCluster, rpc
 from telegrad.distributed import autograd as dist_autograd
 from telegrad.distributed.contexts.context import ProgramPoint
 from telegrad.errors import GraphFreedError
+from telegrad.rpc.transport.segments import SMALLEST_SEGMENT
 
 THREADS = 6
 ROUNDS = 150
@@ -297,3 +299,90 @@ def test_threads_that_go_on_from_one_context_are_all_recorded():
         dist_autograd.backward(context_id, [loss.sum()])
         found = dist_autograd.get_gradients(context_id)[x].tolist()
         assert found == [10.0 * sum(range(1, THREADS + 1))] * 2
+
+
+TRAINERS = ("t0", "t1", "t2", "t3")
+ROWS = -(-SMALLEST_SEGMENT // (3 * 8))
+"""So many that three columns, and four, go through segments."""
+
+
+def train(number, reference, rounds):
+    """Run passes through the server, have it run its own, and make references to its values."""
+    rng = np.random.default_rng(number)
+    kept = []
+    for at in range(rounds):
+        x = tg.tensor(rng.normal(size=(ROWS, 3)), requires_grad=True)
+        twin, w = tg.tensor(x.array, requires_grad=True), tg.tensor(WEIGHT.array.copy())
+        w.requires_grad_()
+        with dist_autograd.context() as context_id:
+            y = rpc.rpc_sync("ps", remote_layer, (x, reference))
+            dist_autograd.backward(context_id, [(y * y).sum()])
+            here = dist_autograd.get_gradients(context_id)[x].numpy()
+            there = rpc.rpc_sync("ps", gradient_of_weight, (context_id,)).numpy()
+        z = layer(twin, w)
+        (z * z).sum().backward()
+        assert (here == twin.grad.numpy()).all()
+        assert (there == w.grad.numpy()).all()
+        rpc.rpc_sync("ps", add_to_gradient, (number + 1,))
+        value = rpc.remote("ps", np.full, ((ROWS, 3), float(at)))
+        kept = [*kept[-2:], (at, value, rpc.rpc_async("ps", echo, ([value, value],)).wait())]
+        for wanted, mine, back in kept:
+            for each in (mine, *back):
+                assert (each.to_here() == wanted).all()
+
+
+def gradient_of_weight(context_id):
+    return dist_autograd.get_gradients(context_id)[WEIGHT]
+
+
+def add_to_gradient(factor):
+    """Run a pass of the server's own, into a leaf that all requests share."""
+    (WEIGHT * float(factor)).sum().backward()
+
+
+def whole_gradient():
+    return WEIGHT.grad.numpy()
+
+
+def leads_and_references():
+    worker = rpc.current_worker()
+    return len(worker.host.leads), sum(worker.references.counts().values())
+
+
+@pytest.mark.processes
+def test_one_server_runs_passes_segments_and_references_of_many_trainers_at_once():
+    rounds = 10
+    with LocalCluster(["ps", *TRAINERS]):
+        _, before = rpc.rpc_sync("ps", leads_and_references)
+        reference = rpc.remote("ps", weight)
+        rpc.wait_all(
+            [
+                rpc.rpc_async(name, train, (number, reference, rounds))
+                for number, name in enumerate(TRAINERS)
+            ]
+        )
+        total = rounds * sum(range(1, len(TRAINERS) + 1))
+        assert (rpc.rpc_sync("ps", whole_gradient) == total).all()
+        leads, _ = rpc.rpc_sync("ps", leads_and_references)
+        assert leads == (1 if IS_LOCKED else min(os.cpu_count(), len(TRAINERS) + 1))
+        del reference
+        assert eventually(lambda: rpc.rpc_sync("ps", leads_and_references)[1] == before)
+
+
+def relay(x, factor):
+    return rpc.rpc_sync("other", np.multiply, (x, factor))
+
+
+@pytest.mark.processes
+def test_requests_of_one_pass_that_run_at_once_all_ask_on():
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    with LocalCluster(["ps", "other"]):
+        for _ in range(3):
+            with dist_autograd.context() as context_id:
+                # So many that what leaves goes in many requests.
+                calls = [rpc.rpc_async("ps", relay, (x, float(n))) for n in range(300)]
+                loss = x * 0.0
+                for call in calls:
+                    loss = loss + call.wait()
+                dist_autograd.backward(context_id, [loss.sum()])
+                assert dist_autograd.get_gradients(context_id)[x].tolist() == [300 * 299 / 2] * 2

@@ -14,8 +14,19 @@ def test_unknown_benchmark_is_named_with_those_there_are(
     with pytest.raises(SystemExit):
         command.main()
     said = capsys.readouterr().err
-    said_all = "distributed, gpu, jax, load, local, models, rpc, world"
+    said_all = "distributed, gpu, jax, load, local, lock, models, rpc, world"
     assert f"expected benchmarks among {said_all}, got 'speed'" in said
+
+
+def test_a_python_that_always_has_its_lock_is_not_measured_without_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sysconfig.get_config_var", lambda name: 0)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "lock", "--quick"])
+    command.main()
+    said = capsys.readouterr().out
+    assert "skipped: this Python always has its lock" in said
+    assert "written" not in said
 
 
 def test_without_a_device_the_gpu_benchmark_says_that_it_was_skipped(

@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-from tests.interpreter import needs_eager_collector
+from tests.interpreter import HAS_EAGER_COLLECTOR, needs_eager_collector
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, NotInitialized, Unserializable, UsageError, WorkerLost
@@ -19,7 +19,6 @@ from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker, set_default_worker
-from telegrad.rpc.driver.lead import is_locked
 from telegrad.rpc.interruption import is_busy
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting
@@ -60,8 +59,7 @@ class Watched:
     def __init__(self, lock=None, end=None):
         self.lock = lock or threading.Lock()
         self.end = end or settle_another
-        # Without Python's lock the collector comes a good while later, not when something is made.
-        self.is_forced = lock is not None and not is_locked()
+        self.is_forced = lock is not None and not HAS_EAGER_COLLECTOR
         self.kept = []
 
     def __enter__(self):

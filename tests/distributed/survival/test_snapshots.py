@@ -20,8 +20,6 @@ from telegrad.distributed.survival.snapshots import (
 from telegrad.distributed.survival.state_tree import joined, taken_apart
 from telegrad.errors import UsageError, WorkerLost
 
-pytest.importorskip("safetensors", reason="there is no wheel of it for free-threaded Python")
-
 STATE = {
     "weight": tg.tensor([1.5, -0.0]),
     "state": {0: {"step": 3, "exp_avg": np.array([0.1, np.nan])}, 1: {}},

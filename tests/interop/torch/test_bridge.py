@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from tests.interpreter import IS_LOCKED, needs_lock
 
 import telegrad as tg
 from telegrad.errors import (
@@ -34,13 +35,14 @@ def own_leaf(*values):
     return tg.tensor(list(values), dtype=tg.float64, requires_grad=True)
 
 
-def test_memory_is_shared_both_ways():
+def test_memory_is_shared_both_ways_but_goes_over_as_a_copy_without_pythons_lock():
     source = torch.zeros(3)
     tensor = from_torch(source)
     source[1] = 5
     assert tensor.tolist() == [0, 5, 0]
     leaf = own_leaf(1.0, 2.0)
-    assert np.shares_memory(to_torch(leaf).detach().numpy(), np.asarray(leaf.detach().array))
+    went_over = to_torch(leaf).detach().numpy()
+    assert np.shares_memory(went_over, np.asarray(leaf.detach().array)) == IS_LOCKED
 
 
 def test_a_tensor_over_torch_memory_that_runs_backwards_goes_back_as_a_copy():
@@ -93,6 +95,7 @@ def test_what_a_graph_saved_before_it_went_over_is_not_changed_by_torch():
     np.testing.assert_allclose(leaf.grad.numpy(), np.exp([1.0, 2.0]))
 
 
+@needs_lock
 def test_what_a_graph_saved_after_it_went_over_and_torch_changed_raises():
     leaf = own_leaf(1.0, 2.0)
     y = leaf * 2

@@ -417,3 +417,25 @@ def test_requests_that_others_put_off_do_not_count_as_slow(monkeypatch, used, pu
             if link._apart:
                 break
         assert bool(link._apart) is apart
+
+
+def ask_twice(to):
+    return ask(to), ask(to)
+
+
+def test_an_answer_that_comes_just_before_its_request_claims_the_link_leaves_the_link_free(
+    monkeypatch,
+):
+    seize, seized = served_link.ServedLink.seize, []
+
+    def seize_late(link):
+        # The lead is taken from the request, and another thread reads the answer.
+        assert eventually(lambda: not link.calls.open)
+        seized.append(seize(link))
+        return seized[-1]
+
+    monkeypatch.setattr(served_link.ServedLink, "seize", seize_late)
+    with neighbours("a", "b") as (a, _):
+        assert a.rpc_sync("b", ask_twice, ("a",), timeout=20) == ("a", "a")
+        assert a.rpc_sync("b", simulated.who, timeout=20) == "b"
+    assert True in seized

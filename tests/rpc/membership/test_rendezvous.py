@@ -10,10 +10,11 @@ from tests.rpc.neighbours import eventually
 from telegrad.errors import AuthenticationFailed, CallTimeout, UsageError
 from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.spin import Spinning
+from telegrad.rpc.membership import rendezvous
 from telegrad.rpc.membership.card import Card
 from telegrad.rpc.membership.rendezvous import Rendezvous, join
 from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.transport import Identity, connect
+from telegrad.rpc.transport import Identity, connect, listen
 from telegrad.rpc.wire.frames import CALL, FAILURE, PREFIX, SERVICE, pack
 
 KEY = ClusterKey.fresh()
@@ -125,6 +126,24 @@ def test_of_two_that_come_back_at_once_one_is_let_in(place):
 def test_whoever_does_not_fit_is_told_why(place, name, rank, size, message):
     with pytest.raises(UsageError, match=message):
         join(place.address, identity(name), joining(name, rank, size), 10)
+
+
+def test_who_comes_while_the_meeting_place_opens_is_told_why_it_does_not_fit(monkeypatch):
+    came = []
+
+    def listen_and_be_found(*args, **options):
+        listener = listen(*args, **options)
+        came.append(go(listener, "t0", 1, size=9))
+        # An answer would come now, if one came before the place is ready.
+        eventually(lambda: came[0][0], 0.5)
+        return listener
+
+    monkeypatch.setattr(rendezvous, "listen", listen_and_be_found)
+    place = Rendezvous("tcp://127.0.0.1:0", identity("ps"), joining("ps", 0), print, bool)
+    ((outcome, thread),) = came
+    thread.join(10)
+    place.close()
+    assert "rank 0 expects a world of 3 workers, t0 a world of 9" in str(outcome[0])
 
 
 def test_a_rank_that_is_taken_is_refused_while_the_first_goes_on_waiting(place):

@@ -309,7 +309,7 @@ class PassCoordinator:
         entries, arrays = self._codec.pack(local_pass, to, group)
         body = [local_pass.plan, entries]
         pass_request = self._requests.ask(to, GRADIENTS, body, arrays, waits=waits)
-        local_pass.asked.append(pass_request.answer)
+        local_pass.note_asked(pass_request.answer)
         return pass_request
 
     # What others ask.

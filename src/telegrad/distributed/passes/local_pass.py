@@ -13,10 +13,8 @@ Gradients are staged here and become the context's when the pass is committed.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -104,7 +102,7 @@ class LocalPass(msgspec.Struct, eq=False):
     captured: dict[Any, Tensor] = {}
     targets: dict[Any, Any] = {}
     """Nodes whose gradient was asked for, with the name under which it is captured."""
-    asked: deque[Future[Any]] = msgspec.field(default_factory=partial(deque, maxlen=_AT_ONCE))
+    asked: tuple[Future[Any], ...] = ()
     """The answers to the requests that were made last."""
     _wanted: dict[int, int] = {}
     """References whose gradient was asked for, with the one under which it is captured."""
@@ -241,7 +239,8 @@ class LocalPass(msgspec.Struct, eq=False):
         token = CURRENT.set(self._point)
         try:
             clock = self._host.now
-            is_ahead = len(self.asked) == _AT_ONCE and self._is_ahead()
+            # Whether others are still at work on all that was last sent.
+            is_ahead = len(sent := self.asked) == _AT_ONCE and not any(one._done for one in sent)
             pause_at = math.inf if is_ahead else clock() + _LONGEST
             with frameworks.default_modes(_NOTHING, keeps_recording=True):
                 self._task.run(_MOST, pause_at, clock)
@@ -263,9 +262,9 @@ class LocalPass(msgspec.Struct, eq=False):
         change, self._reported = waiting - self._reported, waiting
         return departures, change
 
-    def _is_ahead(self) -> bool:
-        """Tell whether others are still at work on all that was last sent."""
-        return not any(each._done for each in self.asked.copy())
+    def note_asked(self, answer: Future[Any]) -> None:
+        """Note what was last sent; of two threads that do so at once one may go unnoted."""
+        self.asked = (*self.asked, answer)[-_AT_ONCE:]
 
     @property
     def is_paused(self) -> bool:
@@ -405,7 +404,7 @@ class LocalPass(msgspec.Struct, eq=False):
         self._task = OrderedTask.ended()
         self._take_back()
         self.staged = {}
-        self.asked.clear()
+        self.asked = ()
         self._end()
 
     def _end(self) -> None:

@@ -127,13 +127,14 @@ class Link(FrameWriter):
     ) -> None:
         """Return when the future is settled or the deadline has passed, reading meanwhile.
 
-        `reads`: the right to read is this thread's already.
+        `reads`: the right to read is this thread's already; it is given up, also if another thread
+        settled the future just before.
         """
         if busy:
             check_not_busy()
         me = ~_thread.get_ident()
         can_nest = serving.depth < _DEEPEST_STACK
-        while not future._done:
+        while reads or not future._done:
             task = self._read_until(me, future, number, deadline, can_nest, reads)
             if task is None:
                 return

@@ -78,10 +78,12 @@ class Rendezvous:
         self._closed = False
         self._refusals = Refusals(me.name)
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
-        self._listener = listen(
-            address, identity=identity, on_connection=self._accept, purpose=Purpose.MEETING
-        )
-        self.address = self._listener.address
+        # Whoever comes at once is looked at when all of this is here.
+        with self._changed:
+            self._listener = listen(
+                address, identity=identity, on_connection=self._accept, purpose=Purpose.MEETING
+            )
+            self.address = self._listener.address
 
     def _accept(self, connection: Connection) -> None:
         threading.Thread(
