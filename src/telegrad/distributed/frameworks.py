@@ -184,11 +184,12 @@ def enlist(framework: Framework) -> None:
 
 def framework_of(value: Any) -> Framework | None:
     """Return the framework that a value belongs to; load the one that waits for its type."""
-    kinds.find(type(value))
     for framework in known:
         if isinstance(value, framework.type):
             return framework
-    return None
+    count = len(known)
+    kinds.find(type(value))
+    return framework_of(value) if len(known) > count else None
 
 
 def adopted(values: Any, *, are_gradients: bool = False) -> Any:
@@ -351,9 +352,10 @@ def is_recording(values: list[Any]) -> bool:
 
     It is not if a framework records nothing here and telegrad has nothing to record.
     """
-    return all(framework.is_recording() for framework in known) or any(
-        isinstance(value, Tensor) and value.node is not None for value in values
-    )
+    for framework in known:
+        if not framework.is_recording():
+            return any(isinstance(value, Tensor) and value.node is not None for value in values)
+    return True
 
 
 def default_modes(
