@@ -141,7 +141,8 @@ class Framework(Protocol):
 
         Left out are those that have none (None), that a hook used up, and that the framework goes
         on with, and with those of the context: for the result of that it puts into `loans` what has
-        a ``give_back``, called at the end of the pass.
+        a ``give_back``, called at the end of the pass. While that ``is_waiting``, its ``run`` is
+        called, after what leaves the worker has left.
         """
 
 
