@@ -49,8 +49,14 @@ class CarriedView:
 def carry(values: list[Any]) -> None:
     """Replace the tensors of a message that share memory by what is sent."""
     found = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
-    if len(found) < 2 or _are_apart([values[i] for i in found]):
+    if len(found) < 2:
         return
+    try:
+        if len({values[i].untyped_storage().data_ptr() for i in found}) == len(found):
+            # As nearly always.
+            return
+    except RuntimeError:
+        pass  # Some has no memory of its own.
     by_memory: dict[Any, list[int]] = {}
     for i in found:
         value = values[i]
@@ -60,14 +66,6 @@ def carry(values: list[Any]) -> None:
     for indices in by_memory.values():
         if len(indices) > 1:
             run_ordinarily(partial(_carry_group, values, indices))
-
-
-def _are_apart(tensors: list[torch.Tensor]) -> bool:
-    """Whether no two have the same memory, as is nearly always so; False if one has none."""
-    try:
-        return len({each.untyped_storage().data_ptr() for each in tensors}) == len(tensors)
-    except RuntimeError:
-        return False
 
 
 def _carry_group(values: list[Any], indices: list[int]) -> None:
