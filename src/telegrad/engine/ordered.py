@@ -236,8 +236,8 @@ class OrderedTask(Task, eq=False, kw_only=True):
                         if node not in joined:
                             self._leaving += self.depart(node, cotangent)
                             continue
-                        given = node.pull_recorded if recorded else node.pull
-                        contributions = given(cotangent)
+                        pull = node.pull_recorded if recorded else node.pull
+                        contributions = pull(cotangent)
                     else:
                         try:
                             if pool is not None:
