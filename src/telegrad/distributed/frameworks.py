@@ -141,7 +141,8 @@ class Framework(Protocol):
 
         Left out are those that have none (None), that a hook used up, and that the framework goes
         on with, and with those of the context: for the result of that it puts into `loans` what has
-        a ``give_back``, called at the end of the pass.
+        a ``give_back``, called at the end of the pass. While that ``is_waiting``, its ``run`` is
+        called, after what leaves the worker has left.
         """
 
 
@@ -184,11 +185,12 @@ def enlist(framework: Framework) -> None:
 
 def framework_of(value: Any) -> Framework | None:
     """Return the framework that a value belongs to; load the one that waits for its type."""
-    kinds.find(type(value))
     for framework in known:
         if isinstance(value, framework.type):
             return framework
-    return None
+    count = len(known)
+    kinds.find(type(value))
+    return framework_of(value) if len(known) > count else None
 
 
 def adopted(values: Any, *, are_gradients: bool = False) -> Any:
@@ -351,9 +353,10 @@ def is_recording(values: list[Any]) -> bool:
 
     It is not if a framework records nothing here and telegrad has nothing to record.
     """
-    return all(framework.is_recording() for framework in known) or any(
-        isinstance(value, Tensor) and value.node is not None for value in values
-    )
+    for framework in known:
+        if not framework.is_recording():
+            return any(isinstance(value, Tensor) and value.node is not None for value in values)
+    return True
 
 
 def default_modes(

@@ -230,16 +230,14 @@ class OrderedTask(Task, eq=False, kw_only=True):
                             self.finish_leaf(node, cotangent, is_alone)
                         continue
                     edges = node.edges if not joined else joined.get(node, node.edges)
-                    if (
-                        not is_plain
-                        or cotangent is None
-                        or node.hooks is not None
-                        or (joined and node in joined)
-                    ):
+                    if not is_plain or cotangent is None or node.hooks is not None:
                         contributions = self._run_observed(node, cotangent, edges)
                     elif node.is_boundary:
-                        self._leaving += self.depart(node, cotangent)
-                        continue
+                        if node not in joined:
+                            self._leaving += self.depart(node, cotangent)
+                            continue
+                        pull = node.pull_recorded if recorded else node.pull
+                        contributions = pull(cotangent)
                     else:
                         try:
                             if pool is not None:

@@ -7,17 +7,21 @@ doubled gradients are gradients that went through the reducer.
 import contextlib
 import copy
 import pickle
+import threading
 
 import pytest
 import torch
+from tests.rpc.neighbours import neighbours
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import telegrad as tg
 import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import GradientError
 from telegrad.interop.torch.graph import replicas
+from telegrad.rpc.current import set_default_worker
 from telegrad.torch import from_torch
 from telegrad.torch.optim import DistributedOptimizer
 
@@ -242,3 +246,39 @@ def test_a_module_with_a_static_graph_is_refused(alone):
         pytest.raises(GradientError, match="without static_graph"),
     ):
         dist_autograd.backward(context_id, [module(X).sum()])
+
+
+CAME = threading.Event()
+"""Whether the gradient that leaves has come to the other worker."""
+
+
+def from_elsewhere():
+    """A value with a gradient, of a worker in this process."""
+    made = torch.ones(1, 2, requires_grad=True)
+    made.register_hook(lambda _: CAME.set())
+    return 3 * made
+
+
+def test_what_leaves_does_not_wait_for_the_reducer():
+    CAME.clear()
+    module = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    came_first = []
+
+    def waiting(_, bucket):
+        came_first.append(CAME.wait(30))
+        return doubled(_, bucket)
+
+    module.register_comm_hook(None, waiting)
+    with neighbours("a", "b") as workers:
+        for worker in workers:
+            attach_autograd(worker)
+        before = set_default_worker(workers[0])
+        try:
+            with dist_autograd.context() as context_id:
+                loss = module(rpc.rpc_sync("b", from_elsewhere)).sum()
+                dist_autograd.backward(context_id, [loss])
+                found = dist_autograd.get_gradients(context_id)
+        finally:
+            set_default_worker(before)
+    assert came_first == [True]
+    assert found[module.module.weight].tolist() == [[6, 6]]

@@ -358,18 +358,27 @@ def _ask_all(
     calls: dict[str, Call] = {}
     done: dict[str, Any] = {}
     failed: dict[str, Exception] = {}
+    # What this worker does itself it does on this thread, while the others work. And who asks one
+    # alone reads its answer: no other thread has to be woken for it.
+    here = worker.name if worker.name in asked else next(iter(asked)) if len(asked) == 1 else None
     for owner, args in asked.items():
+        if owner != here:
+            try:
+                calls[owner] = worker.rpc_async(owner, function, args)
+            except Exception as error:
+                failed[owner] = error
+    for owner in calls if here is None else [here, *calls]:
         try:
-            calls[owner] = worker.rpc_async(owner, function, args)
+            if owner == here:
+                done[owner] = worker.rpc_sync(owner, function, asked[owner])
+            else:
+                done[owner] = calls[owner].wait()
         except Exception as error:
             failed[owner] = error
-    for owner, call in calls.items():
-        try:
-            done[owner] = call.wait()
-        except Exception as error:
-            failed[owner] = error
+    done = {owner: done[owner] for owner in asked if owner in done}
     if not failed:
         return done
+    failed = {owner: failed[owner] for owner in asked if owner in failed}
     owner, first = next(iter(failed.items()))
     others = f"these did: {', '.join(done)}" if done else "no other worker did"
     first.add_note(f"worker {owner!r} could not {what}; {others}")

@@ -243,6 +243,8 @@ class LocalPass(msgspec.Struct, eq=False):
             is_ahead = len(sent := self.asked) == _AT_ONCE and not any(one._done for one in sent)
             pause_at = math.inf if is_ahead else clock() + _LONGEST
             with frameworks.default_modes(_NOTHING, keeps_recording=True):
+                for loan in [*self._loans.values()] if self._loans else ():
+                    loan.run()
                 self._task.run(_MOST, pause_at, clock)
             if self._task.retained:
                 # At once: others may look at them as soon as the root's call has returned.
@@ -270,6 +272,8 @@ class LocalPass(msgspec.Struct, eq=False):
     def is_paused(self) -> bool:
         """Whether there is more to run; what is to leave should not wait for it."""
         if self._task.ready:
+            return True
+        if self._loans and any(each.is_waiting for each in [*self._loans.values()]):
             return True
         return self._region_pool is not None and self._region_pool.under_way > 0
 

@@ -79,8 +79,11 @@ class Torch(frameworks.Framework):
         return given
 
     def arrive(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
-        views.land(values)
-        return placement.arrive(values, worker, frm)
+        for value in values:
+            if type(value) in _CARRIERS:
+                views.land(values)
+                return placement.arrive(values, worker, frm)
+        return None
 
     def join(self, value: torch.Tensor, stand_in: Tensor | None) -> Any:
         if stand_in is None:
@@ -138,6 +141,8 @@ class Torch(frameworks.Framework):
 _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIED: Final = frozenset((torch.float32, torch.float64))
 """The usual dtypes of gradients, which can be sent."""
+_CARRIERS: Final = frozenset((views.CarriedView, placement.Arriving))
+"""What may come in the place of a tensor, and is made one where it arrives."""
 
 
 def _with_stand_ins(values: list[Any]) -> list[Any]:

@@ -40,9 +40,11 @@ def is_recording() -> bool:
 
 def _is_plain() -> bool:
     """Tell whether this thread is in no mode, but for whether it records."""
+    _enter_autocast()
     return not (
-        _is_inferring()
-        or _is_casting()
+        _exit_autocast()
+        or _is_autocast_enabled()
+        or _is_inferring()
         or _count_function_modes()
         or _count_operator_modes()
         or _is_transforming()

@@ -39,7 +39,17 @@ from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
 
-__all__ = ["Placed", "arrive", "carries", "carry", "has_own", "pack", "register", "unpack"]
+__all__ = [
+    "Arriving",
+    "Placed",
+    "arrive",
+    "carries",
+    "carry",
+    "has_own",
+    "pack",
+    "register",
+    "unpack",
+]
 
 
 class Load:
@@ -106,7 +116,7 @@ class Placed:
         self.place = place
 
 
-class _Arriving(msgspec.Struct, array_like=True, frozen=True):
+class Arriving(msgspec.Struct, array_like=True, frozen=True):
     """A tensor that came in a segment and was not copied out of it yet, or came in pieces."""
 
     is_parameter: bool
@@ -127,7 +137,7 @@ class _Gradient(msgspec.Struct, array_like=True, frozen=True):
     own: Own | None = None
 
 
-_as_arriving = checker(_Arriving)
+_as_arriving = checker(Arriving)
 _as_gradients = checker(list[_Gradient])
 _as_own = checker(Own)
 
@@ -186,10 +196,10 @@ def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | 
     Returns:
         What to call on the thread that takes them, before it does; None if nothing came so.
     """
-    places = [i for i, value in enumerate(values) if type(value) is _Arriving]
+    places = [i for i, value in enumerate(values) if type(value) is Arriving]
     if not places:
         return None
-    came: list[_Arriving] = [values[i] for i in places]
+    came: list[Arriving] = [values[i] for i in places]
     made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
     for i, arriving, tensor in zip(places, came, made):
         values[i] = _finished(tensor, arriving, frm)
@@ -338,7 +348,7 @@ def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
         transfer = placed.load.stage(tensor, placed.device)
     if span is not None or transfer is not None:
         is_leaf = tensor.requires_grad
-        return [], _Arriving(is_parameter, is_leaf, placed.device, span, transfer, placed.own)
+        return [], Arriving(is_parameter, is_leaf, placed.device, span, transfer, placed.own)
     parts, facts = tensors.to_parts(tensor, placed.device)
     return parts, [is_parameter, facts, placed.own]
 
@@ -356,7 +366,7 @@ def _own(tensor: torch.Tensor, own: Own, frm: str) -> Tensor:
     return arrived(as_array(tensor, own, frm), own.history, own.is_parameter)
 
 
-def _finished(tensor: torch.Tensor, arriving: _Arriving, frm: str) -> Any:
+def _finished(tensor: torch.Tensor, arriving: Arriving, frm: str) -> Any:
     if arriving.own is not None:
         return _own(tensor, arriving.own, frm)
     if arriving.is_parameter:

@@ -72,12 +72,16 @@ def cut_apart(nodes: Iterable[Any], keep_graph: bool) -> Cut | None:
         if not _follow_apart(place[0], region, seen):
             return None
     leaves: dict[Any, Any] = {}
+    tensors: set[int] = set()
+    count = 0
     for region in regions.values():
         region.finish(keep_graph)
         if region.leaves:
-            leaves[region.edges[-1]] = [*region.leaves.values()]
-    tensors = [id(leaf) for found in leaves.values() for leaf in found]
-    if len(set(tensors)) < len(tensors):
+            end: Any = region.edges[-1]
+            leaves[end] = end.values
+            tensors.update(map(id, end.values))
+            count += len(end.values)
+    if len(tensors) < count:
         # A leaf may have had two nodes.
         return None
     if len(ways) > len(regions):

@@ -61,7 +61,7 @@ def run_joined(
         for leaf, gradient in foreign:
             module = module_of(leaf)
             if module is not None:
-                accumulate_replicated(module, leaf, gradient, finished)
+                accumulate_replicated(module, {leaf: gradient}, finished)
                 continue
             final = completed(leaf, gradient)
             if final is not None:

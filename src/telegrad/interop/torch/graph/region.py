@@ -134,7 +134,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         if len(places) > 1:
             there = [(p, g) for p, g in zip(places, cotangent) if g is not None]
             places, given = zip(*there)
-        if self.is_apart:
+        if not self.taken and not self.taps:
             captured = self._captured(places, given, recorded)
             if not self.leaves:
                 return self._contributions(captured, given, recorded)
@@ -142,6 +142,8 @@ class Region(msgspec.Struct, Hooked, eq=False):
             gradients = captured[count:]
             if not recorded:
                 gradients = _parted(gradients, captured, given)
+            if not count:
+                return [gradients]
             return [*self._contributions(captured[:count], given, recorded), gradients]
         taking = ExitCapture(self.places, self.taken, [tap.place for tap in self.taps])
         with taking:

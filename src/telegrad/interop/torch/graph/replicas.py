@@ -4,7 +4,9 @@ PyTorch averages the gradients of such a module over its processes: its *reducer
 accumulation of each parameter, in C++, where nobody sees it, and finds the gradients in ``.grad``.
 So they are accumulated by PyTorch's own engine, which runs the reducer. In a distributed pass
 ``.grad`` is lent to it: from the first parameter of the module that the pass reaches until the pass
-has ended, ``.grad`` of all of them is the gradient in the context.
+has ended, ``.grad`` of all of them is the gradient in the context. The reducer waits for the other
+processes, so it gets the gradients of a local pass when what that pass gives to other workers has
+left: they go on while it waits.
 """
 
 import gc
@@ -14,6 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import torch
+from torch.autograd.graph import GradientEdge
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -80,19 +83,19 @@ def module_of(leaf: torch.Tensor) -> DistributedDataParallel | None:
 
 def accumulate_replicated(
     module: DistributedDataParallel,
-    leaf: torch.Tensor,
-    gradient: torch.Tensor,
+    gradients: Mapping[torch.Tensor, torch.Tensor],
     finished: set[DistributedDataParallel],
 ) -> None:
-    """Add a whole gradient to ``.grad`` as PyTorch does: with the last one come the averages.
+    """Add whole gradients to ``.grad`` as PyTorch does: with the last one come the averages.
 
     `finished` has the modules whose averages have come in this pass: PyTorch would take nothing
     more, and not say so.
     """
+    leaves = list(gradients)
     if module in finished:
         raise GradientError(
             f"expected no more gradients of a DistributedDataParallel module once all that it "
-            f"waited for had come, got one of a parameter of shape {tuple(leaf.shape)}: with "
+            f"waited for had come, got one of a parameter of shape {tuple(leaves[0].shape)}: with "
             "find_unused_parameters=True the module takes a parameter for unused that its own "
             "graph does not lead to, such as one behind a remote call that the module makes; "
             "leave find_unused_parameters out, or make the call outside of the module"
@@ -103,15 +106,19 @@ def accumulate_replicated(
             "its reducer waits for the end of a pass of PyTorch's; leave static_graph out"
         )
     with alone_with(module.module.parameters()):
-        # The hooks of the tensor itself have run.
-        hooks, leaf._backward_hooks = leaf._backward_hooks, None
+        # The hooks of the tensors themselves have run.
+        hooks = [leaf._backward_hooks for leaf in leaves]
         try:
+            for leaf in leaves:
+                leaf._backward_hooks = None
+            given = tuple(gradients.values())
+            recorded = torch.is_grad_enabled() and any(each.requires_grad for each in given)
+            edges = tuple(GradientEdge(accumulator_of(leaf), 0) for leaf in leaves)
             # By position: not keep_graph, whether it is recorded, to all ends, which accumulate.
-            recorded = torch.is_grad_enabled() and gradient.requires_grad
-            edge = torch.autograd.graph.GradientEdge(accumulator_of(leaf), 0)
-            ENGINE.run_backward((edge,), (gradient,), False, recorded, (), True, True)
+            ENGINE.run_backward(edges, given, False, recorded, (), True, True)
         finally:
-            leaf._backward_hooks = hooks
+            for leaf, before in zip(leaves, hooks):
+                leaf._backward_hooks = before
         averages = module.find_unused_parameters and module.require_forward_param_sync
         if averages and not _is_waiting(module):
             finished.add(module)
@@ -136,13 +143,30 @@ class Lending:
                 "before the first had ended: the module can't tell their gradients apart"
             )
         self.module = module
-        self.finished: set[DistributedDataParallel] = set()
+        self.waiting: dict[torch.Tensor, torch.Tensor] = {}
+        """The gradients that the reducer is still to be given."""
+        self._finished: set[DistributedDataParallel] = set()
         self._before: dict[torch.Tensor, torch.Tensor | None] = {}
         for leaf in module.module.parameters():
             self._before[leaf] = leaf.grad
             earlier = context.get(leaf)
             # A copy: the reducer writes into it, and the pass may fail.
             leaf.grad = None if earlier is None else earlier.clone()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is something for the reducer."""
+        return bool(self.waiting)
+
+    def run(self) -> None:
+        """Give the reducer what has come; return with the averages if that was all."""
+        given, self.waiting = self.waiting, {}
+        groups = [given] if given else []
+        if self.module.find_unused_parameters:
+            # One by one: so one that the reducer has taken for unused by then is seen.
+            groups = [{leaf: gradient} for leaf, gradient in given.items()]
+        for group in groups:
+            accumulate_replicated(self.module, group, self._finished)
 
     def give_back(self) -> dict[Any, Any]:
         """Put ``.grad`` back; return what the reducer left there."""
@@ -163,7 +187,7 @@ def lend(
     context: Mapping[Any, Any],
     lent: dict[Any, Any],
 ) -> None:
-    """Accumulate a gradient beside those in the context; `lent` has what is lent to the pass."""
+    """Keep a gradient for the reducer, beside those in the context; `lent` is the pass's."""
     if module not in lent:
         lent[module] = Lending(module, context)
-    accumulate_replicated(module, leaf, gradient, lent[module].finished)
+    lent[module].waiting[leaf] = gradient

@@ -101,7 +101,7 @@ def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     # Whichever thread reads a message makes its tensors, and may be in inference mode or transform.
     if _is_inferring() or _is_transforming():
         return run_ordinarily(partial(_built, parts, facts))
-    return _built(parts, facts)
+    return torch.from_numpy(parts[0]) if facts is False else _built(parts, facts)
 
 
 def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:

@@ -51,6 +51,12 @@ def carry(values: list[Any]) -> None:
     found = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
     if len(found) < 2:
         return
+    try:
+        if len({values[i].untyped_storage().data_ptr() for i in found}) == len(found):
+            # As nearly always.
+            return
+    except RuntimeError:
+        pass  # Some has no memory of its own.
     by_memory: dict[Any, list[int]] = {}
     for i in found:
         value = values[i]
