@@ -340,7 +340,7 @@ def test_a_call_in_the_midst_of_a_frame_is_refused(method, to, monkeypatch):
         GATE.set()
         assert pending.wait()
         assert a.rpc_sync("b", len, ("abc",)) == 3
-        assert a.references.counts() == {"owned": 0, "held": 0, "given": 0}
+        assert eventually(lambda: a.references.counts() == {"owned": 0, "held": 0, "given": 0})
         assert not is_busy()
 
 
