@@ -37,9 +37,8 @@ from telegrad.distributed.passes.local_pass import (
     Departures,
     Feed,
     LocalPass,
-    PassPlan,
-    as_plan,
 )
+from telegrad.distributed.passes.plan import PassPlan, as_plan
 from telegrad.distributed.passes.region_pool import Pace
 from telegrad.distributed.passes.report import Report
 from telegrad.distributed.passes.request import PassRequest, PassRequests

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from telegrad.distributed.contexts.context import Contexts
 from telegrad.distributed.contexts.message_nodes import RecvNode
-from telegrad.distributed.passes.local_pass import LocalPass, PassPlan, as_plan
+from telegrad.distributed.passes.local_pass import LocalPass
+from telegrad.distributed.passes.plan import PassPlan, as_plan
 from telegrad.distributed.passes.report import Report
 from telegrad.distributed.passes.request import PassRequest, PassRequests
 from telegrad.errors import GradientError

@@ -23,8 +23,9 @@ import msgspec
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.context import BACKWARD_PHASE, CURRENT, Context, ProgramPoint
-from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
+from telegrad.distributed.contexts.message_nodes import RecvNode, SendNode
 from telegrad.distributed.passes.future_lock import FutureLock
+from telegrad.distributed.passes.plan import PassPlan
 from telegrad.distributed.passes.region_pool import Pace, RegionPool
 from telegrad.engine import OrderedTask, keep_retained
 from telegrad.errors import GradientError, GraphFreedError, PassAborted, WorkerLost
@@ -32,7 +33,6 @@ from telegrad.graph import Bundle
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.host import Host
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.wire.conversion import converter
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.accumulation import own
 from telegrad.tensors.recording.modes import MODE, recording
@@ -41,8 +41,6 @@ __all__ = [
     "Departure",
     "Departures",
     "LocalPass",
-    "PassPlan",
-    "as_plan",
 ]
 
 Feed = tuple[int, Sequence[Any]]
@@ -60,27 +58,6 @@ _LONGEST: Final = 0.0005
 # thread of the worker that was asked, and what comes there sooner only waits there.
 _AT_ONCE: Final = 8
 
-
-class PassPlan(msgspec.Struct, array_like=True, frozen=True):
-    """What every worker in a pass is told about it."""
-
-    context_id: int
-    pass_id: int
-    path: Path
-    """Where in the program the pass was started, as for a message."""
-    keep_graph: bool
-    recorded: bool
-    targets: list[tuple[int, int]] | None
-    """(owner, reference) for each input that lives elsewhere; None if all leaves are wanted."""
-    check_nan: bool = False
-    """Whether the pass ends at the first NaN: it began under ``detect_anomaly``."""
-    enclosing: tuple[int, ...] = ()
-    """The passes that this one was started for, by their hooks or rules."""
-    captures: bool = False
-    """Whether gradients are asked for, not accumulated: the nodes of leaves don't run."""
-
-
-as_plan = converter(PassPlan)
 
 Departure = tuple[RecvNode, Sequence[Any]]
 """A gradient that leaves this worker, for the peer of its recv node."""
