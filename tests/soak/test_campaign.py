@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("transport", ["unix", "board", "board-tcp"])
+@pytest.mark.parametrize("transport", ["unix", "board-tcp"])
 def test_some_seconds_of_chaos_end_without_a_violation(transport):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--minutes", "0.3", "--seed", "7"]
+        [sys.executable, "-m", "tests.soak", "--minutes", "0.2", "--seed", "7"]
         + ["--transport", transport],
         cwd=ROOT,
         capture_output=True,
