@@ -122,8 +122,11 @@ class Membership:
                 return
             self._note_scripts([change.card.script])
             meet(self.worker, [change.card])
-            with self._lock:
-                self._leaving.returned(change.card.name)
+            peer = self.worker.peers.get(change.card.name)
+            # The place to meet also tells of one that was lost since: that is not back.
+            if peer is None or not peer.is_gone:
+                with self._lock:
+                    self._leaving.returned(change.card.name)
         elif self.is_open:
             forget(self.worker, change.name, change.incarnation)
         for watcher in list(self.watchers):
