@@ -21,8 +21,6 @@ from telegrad.ops.selection import where
 from telegrad.rules.attention import SELF_ATTENTION
 from telegrad.tensors import Tensor, apply_several, wrap
 
-__all__ = ["MultiheadAttention"]
-
 
 class MultiheadAttention(Module):
     """Several attentions at once, each over its own part of the features.

@@ -14,8 +14,6 @@ from telegrad.ops.creation import tensor
 from telegrad.ops.filled import ones, zeros
 from telegrad.tensors import Tensor
 
-__all__ = ["BatchNorm2d", "LayerNorm"]
-
 
 class LayerNorm(Module):
     """The last axes brought to mean 0 and variance 1, then scaled and shifted.

@@ -17,8 +17,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Drawn", "stream_of"]
-
 Stream: TypeAlias = "np.random.Generator"
 
 _LENDER: ContextVar[Callable[[Any, Stream], Stream] | None] = ContextVar(

@@ -15,8 +15,6 @@ import numpy as np
 
 from telegrad.arrays.scratch import scratch as lent
 
-__all__ = ["add_scaled", "flat", "remembered", "scale", "scratch"]
-
 
 @functools.cache
 def _axpy(dtype: "np.dtype[Any]") -> Callable[..., Any] | None:

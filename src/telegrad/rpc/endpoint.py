@@ -18,8 +18,6 @@ from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
 from telegrad.rpc.wire.frames import PING, Frame
 
-__all__ = ["MAY_WAIT", "RETRY_AFTER", "UNASKED", "Anteroom", "Endpoint"]
-
 RETRY_AFTER: Final = 0.25
 """Seconds after which a notice that found no room is tried again."""
 

@@ -32,8 +32,6 @@ from typing import Final
 
 from telegrad.errors import UsageError
 
-__all__ = ["busy", "check_not_busy", "is_busy"]
-
 busy: Final[dict[int, object]] = {}
 """The threads that send, by their ids, and those that read or dial, by the ids' complements.
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from telegrad.errors import UsageError
 from telegrad.rpc.timeouts import seconds
 
-__all__ = ["Options", "given_options"]
-
 # Less would leave no room for the messages of telegrad itself.
 _FEWEST_BYTES: Final = 1 << 20
 # Of PyTorch's options, and what to write instead.

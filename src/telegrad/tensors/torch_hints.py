@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import getattr_static
 from typing import NoReturn, TypeVar
 
-__all__ = ["advice_on_name", "advises", "unexpected", "without_advice"]
-
 _Class = TypeVar("_Class", bound=type)
 
 _OPTIONS: dict[str, str] = {

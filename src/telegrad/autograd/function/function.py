@@ -27,8 +27,6 @@ from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.anomaly import where_recorded
 from telegrad.tensors.recording.modes import MODE, no_grad
 
-__all__ = ["Function"]
-
 
 class Function:
     """A base class: define static ``forward`` and ``backward``, call ``apply``.

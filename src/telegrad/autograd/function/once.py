@@ -10,8 +10,6 @@ from telegrad.errors import NotDifferentiable
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.recording.modes import MODE, no_grad
 
-__all__ = ["once_differentiable", "refusing", "sealed"]
-
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a ``backward`` whose result can't be differentiated again: trying to raises.

@@ -22,8 +22,6 @@ from telegrad.tensors import Tensor, history_of
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import MODE, no_grad
 
-__all__ = ["from_adjoint"]
-
 _REFUSAL: Final = (
     "the derivative of {name} comes from a black box, so it has no derivative itself; write its "
     "adjoint and tangent with telegrad's functions and pass differentiable=True to from_adjoint"

@@ -22,8 +22,6 @@ from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import Recording
 
-__all__ = ["from_fixed_point"]
-
 _STEPS_KEPT = 100
 """Of GMRES: after so many it starts again from where it is."""
 

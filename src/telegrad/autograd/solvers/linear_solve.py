@@ -30,8 +30,6 @@ from telegrad.tensors import Tensor
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import Recording
 
-__all__ = ["System", "from_linear_solve", "refuse_captured", "solved"]
-
 
 class System(NamedTuple):
     """A linear system with parameters; each function takes those first, then a vector."""

@@ -19,8 +19,6 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Cluster", "ClusterChange"]
-
 _log = logging.getLogger("telegrad.cluster")
 
 

@@ -14,8 +14,6 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.worker import Worker
 
-__all__ = ["JoinedCluster", "join"]
-
 _NOBODY: Final = "nobody (found by arguments)"
 
 

@@ -43,8 +43,6 @@ from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.wire.functions import exposing_modules
 from telegrad.rpc.worker import Worker
 
-__all__ = ["LocalCluster"]
-
 _log = logging.getLogger("telegrad.cluster")
 _START_TIMEOUT: Final = 60.0  # Seconds, and one for each worker.
 _AT_ONCE: Final = 8 * (os.cpu_count() or 1)  # Processes that are on their way up.

@@ -18,8 +18,6 @@ from telegrad.rpc.debugger.console import LENDER
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Terminal", "borrow_terminal"]
-
 _TAKE: Final = "telegrad.terminal"
 _GIVE: Final = "telegrad.terminal.back"
 

@@ -22,8 +22,6 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.tensors.torch_hints import advises, without_advice
 
-__all__ = ["DistributedOptimizer", "DistributedScheduler"]
-
 
 class _OnOwners:
     """An optimiser or a scheduler on each owner."""

@@ -18,8 +18,6 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.serialization import load, save
 
-__all__ = ["MemorySnapshots", "PeerSnapshots", "SnapshotDirectory", "Snapshots", "snapshots_in"]
-
 _KEPT: Final = 2
 _REST: Final = "rest.json"
 _ARRAYS: Final = "arrays.safetensors"

@@ -18,8 +18,6 @@ from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.recording.call_node import CallNode
 from telegrad.tensors.recording.modes import Mode
 
-__all__ = ["ProgramNode", "is_plain", "run_plainly"]
-
 
 def is_plain(reals: Sequence[Tensor], mode: Mode) -> bool:
     """Say whether a call may take the short road."""

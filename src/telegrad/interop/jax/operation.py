@@ -23,8 +23,6 @@ from telegrad.interop.jax.program import Places, Program
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.modes import MODE
 
-__all__ = ["run"]
-
 
 def run(program: Program, reals: Sequence[Tensor], others: Sequence[Any]) -> Any:
     """Run a program on Tensors, recorded as telegrad's mode says; the tree of its results."""

@@ -12,8 +12,6 @@ from typing import Any
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.debugger.session import Session
 
-__all__ = ["install"]
-
 
 def install() -> None:
     """Serve ``breakpoint()`` of this process, unless something else does."""

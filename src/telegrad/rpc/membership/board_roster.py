@@ -33,8 +33,6 @@ from telegrad.rpc.security.tls import CredentialSource
 from telegrad.rpc.transport import Identity, connect
 from telegrad.rpc.worker import Worker
 
-__all__ = ["BoardRoster"]
-
 _log = logging.getLogger("telegrad.rpc")
 
 

@@ -12,8 +12,6 @@ import secrets
 from telegrad.errors import UsageError
 from telegrad.rpc.transport.directory import check_private_directory
 
-__all__ = ["DirectoryBoard"]
-
 _LOCK = "lock"
 
 

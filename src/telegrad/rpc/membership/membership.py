@@ -30,8 +30,6 @@ from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.wire.script import NO_NAMES, Names, defined_names, digest_of_script
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Membership"]
-
 _LEAVE: Final = "telegrad.leave"
 # Seconds that handlers may take when the process ends.
 _LAST_MOMENT: Final = 5.0

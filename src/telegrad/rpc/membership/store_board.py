@@ -2,8 +2,6 @@
 
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Store", "StoreBoard"]
-
 
 @runtime_checkable
 class Store(Protocol):

@@ -15,8 +15,6 @@ Pure state; a caller serialises.
 
 from typing import Any, NamedTuple
 
-__all__ = ["Round", "TerminationDetector"]
-
 
 class Round(NamedTuple):
     """The end of a round: whether all may go, and what was left with the reports."""

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from telegrad.rpc.calls.call import Call
 
-__all__ = ["Calls"]
-
 
 class Calls:
     """Open calls by number; numbers count up from 1 and are never used again."""

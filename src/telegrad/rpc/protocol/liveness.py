@@ -10,8 +10,6 @@ against the peer.
 
 import enum
 
-__all__ = ["Liveness", "Verdict"]
-
 
 class Verdict(enum.Enum):
     """What to do about a peer."""

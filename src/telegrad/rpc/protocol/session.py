@@ -30,8 +30,6 @@ from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
 
-__all__ = ["TRANSITIONS", "Close", "Effect", "Event", "Greet", "Lost", "Phase", "Session"]
-
 # Incarnations of one worker that are remembered, so that whoever has the key can't fill the memory.
 _MOST_PAST: Final = 1000
 

@@ -42,21 +42,6 @@ from telegrad.rpc.security.introduction import (
 )
 from telegrad.rpc.security.keys import ClusterKey, SessionKeys
 
-__all__ = [
-    "REFUSAL",
-    "Agreement",
-    "Closed",
-    "Effect",
-    "Elapsed",
-    "Established",
-    "Event",
-    "Failed",
-    "Handshake",
-    "Opened",
-    "Received",
-    "Write",
-]
-
 _PROOF = b"\x01"
 REFUSAL = b"\x00"
 """What a listener sends in place of its introduction (a certificate was refused) or its proof."""

@@ -13,8 +13,6 @@ from telegrad.rpc.security.key_file import KeySource
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Contexts
 
-__all__ = ["KeyedCredentials"]
-
 
 class KeyedCredentials:
     """The certificate of a worker, minted anew when the key changes."""

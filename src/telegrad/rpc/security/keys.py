@@ -11,8 +11,6 @@ import stat
 
 from telegrad.errors import Refused, UsageError
 
-__all__ = ["KEY_BYTES", "ClusterKey", "SessionKeys"]
-
 KEY_BYTES = 32
 _LARGEST_FILE = 1 << 16
 

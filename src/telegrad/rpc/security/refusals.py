@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from telegrad.rpc.security.audit import audit
 
-__all__ = ["Refusals"]
-
 _log: Final = logging.getLogger("telegrad.rpc")
 _MINUTE: Final = 60.0
 _FIRST: Final = 5  # Told of each source in a minute.

@@ -28,8 +28,6 @@ from telegrad.rpc.transport.descriptors import DescriptorChannel
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.transport.user import peer_process
 
-__all__ = ["Buffer", "Connection", "PlainConnection", "Unsent"]
-
 # Memoryviews have the format "B", so that `len` counts bytes.
 Buffer = bytes | bytearray | memoryview
 

@@ -14,8 +14,6 @@ from telegrad.errors import ShapeError
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.numpy.linalg import FFT, LINALG
 
-__all__ = ["FUNCTIONS"]
-
 
 def _reduction(name: str) -> Callable[..., Any]:
     def reduce(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:

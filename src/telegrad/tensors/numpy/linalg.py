@@ -7,8 +7,6 @@ import numpy as np
 
 from telegrad.tensors.late_bound import late_bound
 
-__all__ = ["FFT", "LINALG"]
-
 
 def _dot(a: Any, b: Any) -> Any:
     xp = late_bound.namespace

@@ -17,8 +17,6 @@ from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.numpy.functions import FUNCTIONS
 from telegrad.tensors.numpy.ufuncs import ACCUMULATIONS, REDUCTIONS, function_of
 
-__all__ = ["NumpyProtocols"]
-
 
 class NumpyProtocols:
     """Mixed into Tensor, which see."""

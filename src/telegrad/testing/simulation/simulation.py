@@ -25,8 +25,6 @@ from telegrad.testing.simulation.faults import CrashPoint, Faults
 from telegrad.testing.simulation.host import SimulatedHost
 from telegrad.testing.simulation.strand import SimulatedCrash, Strand
 
-__all__ = ["Simulation"]
-
 _HEARTBEATS = (PING, PONG)
 
 

@@ -21,16 +21,6 @@ from telegrad.rpc.options import Options
 from telegrad.rpc.security.keyed_credentials import KeyedCredentials
 from telegrad.rpc.security.keys import ClusterKey
 
-__all__ = [
-    "NAMESPACE",
-    "BoardActor",
-    "ClusterSpec",
-    "RayBoard",
-    "WorkerActor",
-    "board_name",
-    "member_of",
-]
-
 NAMESPACE: Final = "telegrad"
 """Of Ray, where the actors of clusters are found by name."""
 _SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.

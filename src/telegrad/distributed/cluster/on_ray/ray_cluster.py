@@ -29,8 +29,6 @@ from telegrad.rpc.security.keys import KEY_BYTES, ClusterKey
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
-__all__ = ["RayCluster"]
-
 
 class RayCluster(Cluster):
     """Workers as actors of Ray, in a `with` statement.
