@@ -217,6 +217,13 @@ class Cluster(ABC):
                 _log.exception("a callback of on_change failed")
         return True
 
+    def _tell_came(self, worker: WorkerInfo) -> None:
+        """Tell that a worker came; if another life of it was up, that this was lost."""
+        known = self._up.get(worker.name)
+        if known is not None and known.incarnation != worker.incarnation:
+            self._tell(ClusterChange("lost", known, "it has started anew"))
+        self._tell(ClusterChange("came", worker))
+
     def _give_up(self, name: str, why: BaseException) -> None:
         """Note that a worker won't be back."""
         with self._news:
