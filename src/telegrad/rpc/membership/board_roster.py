@@ -95,7 +95,6 @@ class BoardRoster:
                 return rank
 
     def enter(self, worker: Worker, card: Card, timeout: float) -> list[Card]:
-        """Let the others know of this worker; return everyone's card, by rank."""
         self._me = card
         self._post(_Claim(card))
         self.refresh()
@@ -156,7 +155,6 @@ class BoardRoster:
             self.refresh()
 
     def follow(self, on_change: Callable[[RosterChange], object]) -> None:
-        """Tell of each change from now on, in order."""
         self._on_change = on_change
 
     def _look(self) -> None:
@@ -220,7 +218,6 @@ class BoardRoster:
             self._on_change(entry)
 
     def leave(self) -> None:
-        """Let the others know that this worker goes."""
         if self._me is not None and not self._stopped.is_set():
             self._post(Left(self._me.name, self._me.incarnation))
 

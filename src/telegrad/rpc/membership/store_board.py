@@ -37,7 +37,6 @@ class StoreBoard:
             self._end += 1
 
     def read(self, start: int) -> list[str]:
-        """Return the texts from a position on; none if there is nothing new."""
         found: list[str] = []
         while self._store.check([self._key(start + len(found))]):
             found.append(self._store.get(self._key(start + len(found))).decode())

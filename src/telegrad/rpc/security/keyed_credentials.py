@@ -27,7 +27,6 @@ class KeyedCredentials:
         return f"KeyedCredentials({self._name!r})"
 
     def current(self) -> Contexts:
-        """Return what holds for connections that are opened now."""
         keys = self._keys.valid()
         with self._lock:
             if self._minted is None or self._minted[0] != keys:

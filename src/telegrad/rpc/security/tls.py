@@ -119,11 +119,9 @@ class Credentials:
             ) from None
 
     def current(self) -> Contexts:
-        """Return what holds for connections that are opened now."""
         return self._files.current()
 
     def check(self, name: str) -> None:
-        """Raise unless these are the worker's own, and others of its cluster would take them."""
         contexts = self.current()
         there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
         dialler = contexts.client.wrap_bio(back, there)

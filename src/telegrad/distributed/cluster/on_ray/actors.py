@@ -83,12 +83,10 @@ class RayBoard:
         return f"RayBoard({self._name!r})"
 
     def post(self, text: str) -> None:
-        """Add a text behind all others."""
         ray = import_module("ray")
         ray.get(self._actor.post.remote(text))
 
     def read(self, start: int) -> list[str]:
-        """Return the texts from a position on; none if there is nothing new."""
         ray = import_module("ray")
         found: list[str] = ray.get(self._actor.read.remote(start))
         return found
