@@ -4,11 +4,11 @@
    the same time the later one sees the earlier one, and it is the later one that has to fit.
 2. If its name, or its rank, is another's who still answers, it gives its claim up and fails. If
    that one does not answer, its life is over.
-3. It posts that it has come. Everyone reads on; who leaves says so.
+3. It posts that it has come. All workers go on reading; one that leaves posts that.
 
-Entries are signed with the cluster's key. Those of another key are passed over, but whoever comes
-where a worker with another key lives fails: it would wait for its own in vain, or be alone.
-Positions on the board are the order of all events, the same for everyone.
+Entries are signed with the cluster's key; those signed with another are skipped. But a worker that
+comes where one with another key lives fails: it would wait for the others of its cluster forever.
+Positions on the board are the order of all events, the same for every worker.
 """
 
 import hmac

@@ -76,7 +76,7 @@ class Rendezvous:
         self._closed = False
         self._refusals = Refusals(me.name)
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
-        # Whoever comes at once is looked at when all of this is here.
+        # A worker that comes at once waits until all of this is set.
         with self._changed:
             self._listener = listen(
                 address, identity=identity, on_connection=self._accept, purpose=Purpose.MEETING

@@ -77,7 +77,7 @@ def _connect(
 
 
 class _Unreachable(Exception):
-    """Nobody answers at the address for now, or the one who listens has no room (`is_busy`)."""
+    """Nobody answers at the address yet, or the listener has no room (`is_busy`)."""
 
     def __init__(self, reason: str, is_busy: bool) -> None:
         super().__init__(reason)
