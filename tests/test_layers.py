@@ -58,7 +58,7 @@ USES: dict[str, str] = {
     "graph": "",
     "interop": "",
     "interop/jax": (
-        "arrays autograd autograd/function distributed errors graph interop/torch rpc "
+        "arrays autograd autograd/function distributed engine errors graph interop/torch rpc "
         "rpc/calls tensors tensors/recording"
     ),
     "interop/torch": (

@@ -178,7 +178,7 @@ from telegrad.tensors.recording.modes import (
     no_grad,
     set_grad_enabled,
 )
-from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_hints import advice_on_names as _advice_on_names
 from telegrad.tensors.torch_names import FUNCTIONS as _FUNCTIONS
 from telegrad.tracebacks import install as _install_tracebacks
 
@@ -187,9 +187,7 @@ __array_api_version__ = "2024.12"
 _install_tracebacks()
 
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise _advice_on_name(__name__, _FUNCTIONS, name)
+    __getattr__ = _advice_on_names(__name__, _FUNCTIONS)
 
 
 __all__ = [

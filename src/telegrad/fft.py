@@ -236,9 +236,7 @@ def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor
         >>> tg.fft.fftshift(tg.fft.fftfreq(4))
         tensor([-0.5 , -0.25,  0.  ,  0.25])
     """
-    x = as_tensor(x, "fftshift")
-    axes = _shifted_axes(axes, x, "fftshift")
-    return apply(_primitives.FFTSHIFT, x, axes=axes)
+    return _shifted(_primitives.FFTSHIFT, x, axes)
 
 
 def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
@@ -248,14 +246,13 @@ def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tenso
         >>> tg.fft.ifftshift(tg.tensor([-2, -1, 0, 1]))
         tensor([ 0,  1, -2, -1])
     """
-    x = as_tensor(x, "ifftshift")
-    axes = _shifted_axes(axes, x, "ifftshift")
-    return apply(_primitives.IFFTSHIFT, x, axes=axes)
+    return _shifted(_primitives.IFFTSHIFT, x, axes)
 
 
-def _shifted_axes(axes: int | Sequence[int] | None, x: Tensor, name: str) -> tuple[int, ...]:
+def _shifted(primitive: Primitive, x: ArrayLike, axes: int | Sequence[int] | None) -> Tensor:
+    x = as_tensor(x, primitive.name)
     several = axes if axes is None or isinstance(axes, int) else tuple(axes)
-    return normalized_axes(several, x.ndim, name)
+    return apply(primitive, x, axes=normalized_axes(several, x.ndim, primitive.name))
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
@@ -335,8 +332,7 @@ def _transformed(
             f"{lengths}"
         )
     last = axes[-1]
-    if (
-        primitive is _primitives.IRFFTN and not x.shape[last]
-    ):  # NumPy reads the first of them, there or not
+    if primitive is _primitives.IRFFTN and not x.shape[last]:
+        # NumPy reads the first of them, there or not.
         x = pad(x, [(0, int(a == last)) for a in range(x.ndim)])
     return apply(primitive, x, s=tuple(lengths), axes=axes, norm=norm)

@@ -28,7 +28,7 @@ from telegrad.rules import linear_systems as _solving
 from telegrad.rules import norms as _norms
 from telegrad.rules import spectra as _spectra
 from telegrad.tensors import Tensor, apply, apply_several
-from telegrad.tensors.torch_hints import advice_on_name, unexpected
+from telegrad.tensors.torch_hints import advice_on_names, unexpected
 from telegrad.tensors.torch_names import LINALG
 
 __all__ = [
@@ -444,6 +444,4 @@ def _extreme(values: Tensor, ord: Any) -> Tensor:
 
 
 if not TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise advice_on_name(__name__, LINALG, name)
+    __getattr__ = advice_on_names(__name__, LINALG)

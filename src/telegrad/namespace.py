@@ -39,8 +39,6 @@ from telegrad.rules import convolution, pooling
 from telegrad.tensors import apply
 from telegrad.tensors.late_bound import late_bound
 
-__all__ = ["NAMESPACE"]
-
 _FAMILIES = (
     *(activations, arithmetic, rearrangement, constants, contraction, creation, cumulative, dtypes),
     devices,

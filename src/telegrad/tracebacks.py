@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from telegrad.errors import InternalError, TelegradError
 
-__all__ = ["REMOTE", "VARIABLE", "fill_lines", "install", "own_context", "shortened", "told"]
-
 VARIABLE: Final = "TELEGRAD_TRACEBACK"
 REMOTE: Final = "raised on worker "
 """How the note of an error begins that another worker sent."""

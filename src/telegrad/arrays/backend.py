@@ -35,8 +35,6 @@ from telegrad.arrays.plain.extras import KERNELS, kernels_of
 from telegrad.arrays.standard import CREATION, DTYPED, ELEMENTWISE, FFT, LINALG, OTHER
 from telegrad.errors import DTypeError
 
-__all__ = ["Backend", "backend_of", "backend_of_type"]
-
 
 class Backend:
     """One kind of raw array: the standard's functions, ``linalg``, ``fft`` and the extras."""

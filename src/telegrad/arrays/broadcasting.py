@@ -9,8 +9,6 @@ from typing import Any
 
 from telegrad.errors import InternalError
 
-__all__ = ["fit"]
-
 
 def fit(xp: Any, gradient: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return the gradient for an input of this shape and dtype; see the module's docstring."""

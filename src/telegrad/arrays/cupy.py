@@ -15,8 +15,6 @@ import numpy as np
 from telegrad.arrays.plain.special import polygamma_from_zeta
 from telegrad.arrays.standard import CREATION
 
-__all__ = ["BACKEND_NAME", "is_cupy", "namespace_and_extras"]
-
 BACKEND_NAME: Final = "cupy"
 
 

@@ -17,8 +17,6 @@ from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.host import in_host_memory
 from telegrad.errors import DeviceError
 
-__all__ = ["device_names", "device_of", "named", "placed", "staged"]
-
 CPU: Final = "cpu"
 _CUDA: Final = re.compile(r"cuda(?::([0-9]+))?")
 _PINNED_FROM: Final = 1 << 20

@@ -14,8 +14,6 @@ import functools
 
 import numpy as np
 
-__all__ = ["keep_freed_memory"]
-
 _LARGEST = 24 << 20
 """Bytes; glibc learns from nothing larger than 32 MiB."""
 

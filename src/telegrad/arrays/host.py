@@ -6,8 +6,6 @@ import numpy as np
 
 from telegrad.arrays.cupy import is_cupy
 
-__all__ = ["for_numpy", "in_host_memory"]
-
 
 def in_host_memory(array: Any) -> np.ndarray[Any, Any]:
     """Return the elements as a NumPy array: the same memory where NumPy can see it, else a copy."""

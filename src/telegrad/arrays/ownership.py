@@ -9,7 +9,5 @@ engine/local.py.
 
 import sys
 
-__all__ = ["IS_LOCKED"]
-
 IS_LOCKED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether the interpreter's lock lets one thread run at a time."""

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["scalar_like"]
-
 _LIMIT = 1024
 """How many numbers are kept; then all are forgotten."""
 _kept: dict[tuple[float | str, Any], Any] = {}

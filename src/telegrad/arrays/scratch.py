@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["scratch"]
-
 _LARGEST = 1 << 25
 """Bytes; more than that is not kept."""
 _local = threading.local()

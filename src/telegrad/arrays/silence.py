@@ -10,8 +10,6 @@ from typing import TypeVar
 
 import numpy as np
 
-__all__ = ["silent"]
-
 F = TypeVar("F", bound=Callable[..., object])
 
 

@@ -1,7 +1,5 @@
 """The names of the Python array API standard, version 2024.12, by family."""
 
-__all__ = ["CREATION", "DTYPED", "ELEMENTWISE", "FFT", "LINALG", "OTHER"]
-
 # fmt: off
 ELEMENTWISE = (
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",

@@ -16,7 +16,7 @@ from telegrad.tensors.recording.modes import (
     no_grad,
     set_grad_enabled,
 )
-from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_hints import advice_on_names as _advice_on_names
 from telegrad.tensors.torch_names import AUTOGRAD as _AUTOGRAD
 
 __all__ = [
@@ -42,6 +42,4 @@ __all__ = [
 ]
 
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise _advice_on_name(__name__, _AUTOGRAD, name)
+    __getattr__ = _advice_on_names(__name__, _AUTOGRAD)

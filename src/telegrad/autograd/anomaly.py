@@ -8,8 +8,6 @@ from telegrad.graph import Bundle
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.modes import ModeScope, SetAtOnce
 
-__all__ = ["detect_anomaly", "refuse_nan", "set_detect_anomaly"]
-
 
 class detect_anomaly(ModeScope):
     """Remember where each operation was recorded, and stop a backward pass at the first NaN.

@@ -16,8 +16,6 @@ from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.accumulation import own
 from telegrad.tensors.recording.modes import MODE, Recording
 
-__all__ = ["backward", "grad"]
-
 
 def backward(
     tensors: Tensors,

@@ -30,8 +30,6 @@ from telegrad.tensors.forward.levels import Level, Tangents
 from telegrad.tensors.recording.modes import MODE, Mode, ModeScope
 from telegrad.tensors.recording.saved_values import restored, stored
 
-__all__ = ["SecondRun", "checkpoint"]
-
 _Lasting: TypeAlias = "dict[Level, tuple[Any, Any, _Lasting]]"
 
 

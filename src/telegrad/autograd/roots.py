@@ -10,8 +10,6 @@ from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.shared import unshared
 
-__all__ = ["Gradients", "Tensors", "checked_roots", "listed", "node_of"]
-
 Tensors: TypeAlias = Tensor | Sequence[Tensor]
 Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Sample", "alike", "sample"]
-
 Sample = bytes | None
 
 _COUNT = 32

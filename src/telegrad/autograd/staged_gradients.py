@@ -11,8 +11,6 @@ import numpy as np
 
 from telegrad.tensors.recording.accumulation import accumulate, own
 
-__all__ = ["Staging"]
-
 
 class Staging:
     """The gradients of one pass."""

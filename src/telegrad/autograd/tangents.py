@@ -6,8 +6,6 @@ from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError, ShapeError
 from telegrad.tensors import Tensor
 
-__all__ = ["check_tangent"]
-
 
 def check_tangent(primal: Tensor, tangent: Tensor, name: str) -> None:
     """Raise where the tangent is not of the primal's shape, dtype and device."""

@@ -7,8 +7,6 @@ is kept as it is. Dicts are walked in the order of their keys' insertion.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Tree", "flatten", "leaves_along", "map_leaves", "unflatten"]
-
 Tree: TypeAlias = Any
 """A leaf, or a tuple, list or dict of trees."""
 _BRANCHES = (dict, tuple, list)

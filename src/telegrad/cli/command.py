@@ -9,8 +9,6 @@ from telegrad.errors import UsageError
 from telegrad.rpc.names import UNKNOWN_ID
 from telegrad.rpc.security.introduction import check_worker_name
 
-__all__ = ["WORKERS_HELP", "Command", "worker_names"]
-
 WORKERS_HELP = "the workers' names, like ps,trainer0, or how many: 2 means worker0,worker1"
 """What `--workers` takes, wherever a command has it."""
 

@@ -11,8 +11,6 @@ from telegrad.cli.command import Command
 from telegrad.errors import UsageError
 from telegrad.rpc.transport.user import check_same_user
 
-__all__ = ["DEBUG"]
-
 _CHUNK = 1 << 16
 
 

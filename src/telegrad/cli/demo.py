@@ -27,8 +27,6 @@ from telegrad.profiler import profile
 from telegrad.rpc.current import current_worker
 from telegrad.tensors import Tensor
 
-__all__ = ["DEMO", "main"]
-
 WORKERS = ("first", "second", "third")
 LAYERS: tuple[tuple[type[nn.Module], tuple[Any, ...]], ...] = (
     (nn.Linear, (64, 96)),

@@ -12,8 +12,6 @@ from telegrad.rpc.security.key_file import STEPS, next_keys, write_keys
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import KEY_FILE
 
-__all__ = ["KEYGEN"]
-
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

@@ -21,8 +21,6 @@ from typing import IO
 from telegrad.distributed.cluster.output import LineStream, Prefixer
 from telegrad.rpc.timeouts import LONGEST_WAIT
 
-__all__ = ["Launcher"]
-
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 64 << 10

@@ -6,8 +6,6 @@ from typing import Any
 
 from telegrad.rpc.calls.call import Call
 
-__all__ = ["Meter", "Traffic"]
-
 _NOTHING: AbstractContextManager[Any] = nullcontext()
 
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, TextIO, TypeAlias
 
 from telegrad.cli.meter import Meter
 
-__all__ = ["LiveProgress", "PlainProgress", "Progress", "Step", "progress_for"]
-
 
 class Step(NamedTuple):
     """What there is to say of one step."""

@@ -18,8 +18,6 @@ from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.transport import PrivateDirectory
 
-__all__ = ["RUN"]
-
 _LARGEST_PORT = 65535
 
 

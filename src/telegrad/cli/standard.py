@@ -8,8 +8,6 @@ import os
 import sys
 from typing import Final
 
-__all__ = ["fill_standard_streams"]
-
 _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 

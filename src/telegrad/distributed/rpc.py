@@ -20,7 +20,7 @@ from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.failures import RemoteFailure
 from telegrad.rpc.wire.functions import expose
 from telegrad.rpc.worker import Worker
-from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_hints import advice_on_names as _advice_on_names
 from telegrad.tensors.torch_hints import unexpected as _unexpected
 
 __all__ = [
@@ -104,6 +104,4 @@ _NAMES = {
 """Of PyTorch's module, and what to write instead."""
 
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise _advice_on_name(__name__, _NAMES, name)
+    __getattr__ = _advice_on_names(__name__, _NAMES)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["added"]
-
 
 def added(a: Any, b: Any) -> Any:
     """Return the sum of two cotangents; neither is changed.

@@ -4,8 +4,6 @@ from typing import Any
 
 from telegrad.graph.addition import added
 
-__all__ = ["Bundle"]
-
 
 class Bundle(tuple[Any, ...]):
     """Parts that add slot by slot, so the engine sums bundles as it sums arrays."""

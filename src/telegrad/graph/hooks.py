@@ -10,8 +10,6 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-__all__ = ["Handle", "NodeHooks", "hooks_of"]
-
 _next_id = count().__next__
 # Two threads that hang hooks on a node hang them on the same ones. Reentrant, for finalizers.
 _making = threading.RLock()

@@ -4,8 +4,6 @@ from typing import Any, ClassVar, Final
 
 from telegrad.graph.node import Contributions, Cotangent
 
-__all__ = ["LEAF", "LeafNode"]
-
 
 class LeafNode:
     """Mixed into all that ends a pass and takes a gradient; see ``graph.node`` for the members."""

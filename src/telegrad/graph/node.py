@@ -23,8 +23,6 @@ from typing import Any, Protocol, TypeAlias
 
 from telegrad.graph.hooks import NodeHooks
 
-__all__ = ["Boundary", "Contributions", "Cotangent", "Deliver", "Node", "next_key"]
-
 Cotangent: TypeAlias = Any
 """A raw array, a Tensor, or a Bundle of those: anything that ``+`` adds."""
 

@@ -5,8 +5,6 @@ from operator import attrgetter
 
 from telegrad.graph.node import Node
 
-__all__ = ["reachable"]
-
 _by_key = attrgetter("key")
 
 

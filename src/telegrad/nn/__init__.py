@@ -25,7 +25,7 @@ from telegrad.nn.parameter import Parameter
 from telegrad.nn.pooling import AvgPool2d, MaxPool2d
 from telegrad.nn.recurrent import GRU
 from telegrad.nn.torch_names import CLASSES as _CLASSES
-from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_hints import advice_on_names as _advice_on_names
 
 __all__ = [
     "GELU",
@@ -60,6 +60,4 @@ __all__ = [
 ]
 
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise _advice_on_name(__name__, _CLASSES, name)
+    __getattr__ = _advice_on_names(__name__, _CLASSES)

@@ -7,8 +7,6 @@ from telegrad.nn.module import Module
 from telegrad.tensors import Tensor
 from telegrad.tensors.torch_hints import unexpected
 
-__all__ = ["GELU", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh"]
-
 
 class ReLU(Module):
     """Each element, or zero where it is negative.

@@ -21,8 +21,6 @@ from telegrad.ops.selection import where
 from telegrad.rules.attention import SELF_ATTENTION
 from telegrad.tensors import Tensor, apply_several, wrap
 
-__all__ = ["MultiheadAttention"]
-
 
 class MultiheadAttention(Module):
     """Several attentions at once, each over its own part of the features.
@@ -77,24 +75,15 @@ class MultiheadAttention(Module):
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         self.in_proj_weight: Parameter | None = None
+        how = {"dtype": dtype, "device": device}
         if self.kdim == embed_dim and self.vdim == embed_dim:
-            self.in_proj_weight = Parameter(
-                empty((3 * embed_dim, embed_dim), dtype=dtype, device=device)
-            )
+            self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), **how))
         else:
-            self.q_proj_weight = Parameter(
-                empty((embed_dim, embed_dim), dtype=dtype, device=device)
-            )
-            self.k_proj_weight = Parameter(
-                empty((embed_dim, self.kdim), dtype=dtype, device=device)
-            )
-            self.v_proj_weight = Parameter(
-                empty((embed_dim, self.vdim), dtype=dtype, device=device)
-            )
-        self.in_proj_bias = (
-            Parameter(zeros((3 * embed_dim,), dtype=dtype, device=device)) if bias else None
-        )
-        self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
+            self.q_proj_weight = Parameter(empty((embed_dim, embed_dim), **how))
+            self.k_proj_weight = Parameter(empty((embed_dim, self.kdim), **how))
+            self.v_proj_weight = Parameter(empty((embed_dim, self.vdim), **how))
+        self.in_proj_bias = Parameter(zeros((3 * embed_dim,), **how)) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, **how)
         for weight in self.own_parameters().values():
             if weight.ndim == 2:
                 init.xavier_uniform_(weight)

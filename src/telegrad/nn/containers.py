@@ -6,8 +6,6 @@ from typing import Any
 from telegrad.errors import UsageError
 from telegrad.nn.module import Module
 
-__all__ = ["ModuleDict", "ModuleList", "Sequential"]
-
 
 class _Numbered(Module):
     """Children under the names "0", "1", …: what Sequential and ModuleList share."""

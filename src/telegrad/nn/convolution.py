@@ -13,8 +13,6 @@ from telegrad.ops.filled import empty
 from telegrad.ops.windows import pad
 from telegrad.tensors import Tensor
 
-__all__ = ["Conv2d"]
-
 _MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 

@@ -9,8 +9,6 @@ from telegrad.ops.random import Generator
 from telegrad.tensors import Tensor
 from telegrad.tensors.torch_hints import unexpected
 
-__all__ = ["Dropout"]
-
 
 class Dropout(Module):
     """In training, makes elements zero with probability `p` and the others larger by as much.

@@ -16,8 +16,6 @@ from telegrad.ops.filled import empty
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.modes import no_grad
 
-__all__ = ["Embedding", "Linear"]
-
 
 class Linear(Module):
     """``x @ weight.T + bias``.

@@ -4,8 +4,6 @@ from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.tensors import Tensor
 
-__all__ = ["BCEWithLogitsLoss", "CrossEntropyLoss", "HuberLoss", "MSELoss", "NLLLoss"]
-
 
 class MSELoss(Module):
     """The squared difference.

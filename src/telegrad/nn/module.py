@@ -20,8 +20,6 @@ from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
 from telegrad.tensors.torch_hints import advises, without_advice
 
-__all__ = ["Module"]
-
 
 @advises("Module", METHODS)
 class Module:

@@ -14,8 +14,6 @@ from telegrad.ops.creation import tensor
 from telegrad.ops.filled import ones, zeros
 from telegrad.tensors import Tensor
 
-__all__ = ["BatchNorm2d", "LayerNorm"]
-
 
 class LayerNorm(Module):
     """The last axes brought to mean 0 and variance 1, then scaled and shifted.
@@ -49,12 +47,9 @@ class LayerNorm(Module):
         self.normalized_shape = tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        shape = self.normalized_shape
-        self.weight = (
-            Parameter(ones(shape, dtype=dtype, device=device)) if elementwise_affine else None
-        )
-        has_bias = elementwise_affine and bias
-        self.bias = Parameter(zeros(shape, dtype=dtype, device=device)) if has_bias else None
+        shape, how = self.normalized_shape, {"dtype": dtype, "device": device}
+        self.weight = Parameter(ones(shape, **how)) if elementwise_affine else None
+        self.bias = Parameter(zeros(shape, **how)) if elementwise_affine and bias else None
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -107,14 +102,12 @@ class BatchNorm2d(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        shape = (num_features,)
-        self.weight = Parameter(ones(shape, dtype=dtype, device=device)) if affine else None
-        self.bias = Parameter(zeros(shape, dtype=dtype, device=device)) if affine and bias else None
+        shape, how = (num_features,), {"dtype": dtype, "device": device}
+        self.weight = Parameter(ones(shape, **how)) if affine else None
+        self.bias = Parameter(zeros(shape, **how)) if affine and bias else None
         tracked = track_running_stats
-        mean = zeros(shape, dtype=dtype, device=device) if tracked else None
-        self.register_buffer("running_mean", mean)
-        var = ones(shape, dtype=dtype, device=device) if tracked else None
-        self.register_buffer("running_var", var)
+        self.register_buffer("running_mean", zeros(shape, **how) if tracked else None)
+        self.register_buffer("running_var", ones(shape, **how) if tracked else None)
         seen = tensor(0, device=device) if tracked else None
         self.register_buffer("num_batches_tracked", seen)
 

@@ -14,8 +14,6 @@ from telegrad.ops.creation import tensor
 from telegrad.tensors import LEAF, Tensor
 from telegrad.tensors.text import tensor_text
 
-__all__ = ["Parameter"]
-
 
 class Parameter(Tensor):
     """A leaf made from data, to be trained unless ``requires_grad=False``.

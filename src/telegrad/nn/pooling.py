@@ -4,8 +4,6 @@ from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.tensors import Tensor
 
-__all__ = ["AvgPool2d", "MaxPool2d"]
-
 
 class MaxPool2d(Module):
     """The largest element of each window.

@@ -14,8 +14,6 @@ from telegrad.ops.random import Generator
 from telegrad.ops.rearrangement import flip
 from telegrad.tensors import Tensor
 
-__all__ = ["GRU"]
-
 
 class GRU(Module):
     """Layers of gated recurrent units over a sequence, in one direction or both.

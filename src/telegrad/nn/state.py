@@ -16,8 +16,6 @@ from telegrad.tensors.recording.modes import no_grad
 if TYPE_CHECKING:
     from telegrad.nn.module import Module
 
-__all__ = ["KeyReport", "collect_state", "restore_state"]
-
 
 class KeyReport(NamedTuple):
     """What did not fit when a state was loaded."""

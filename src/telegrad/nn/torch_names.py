@@ -1,7 +1,5 @@
 """Familiar names of ``torch.nn`` that telegrad lacks, and what to write instead: the rows."""
 
-__all__ = ["CLASSES", "FUNCTIONS", "METHODS", "UTILS"]
-
 METHODS: dict[str, str] = {
     "half": "there are no 16-bit floats: write module.float()",
     "bfloat16": "there are no 16-bit floats: write module.float()",

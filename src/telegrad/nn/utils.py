@@ -13,7 +13,7 @@ from telegrad.nn.module import Module
 from telegrad.nn.torch_names import UTILS
 from telegrad.ops.creation import tensor
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.torch_hints import advice_on_name
+from telegrad.tensors.torch_hints import advice_on_names
 
 __all__ = ["clip_grad_norm_"]
 
@@ -86,6 +86,4 @@ def _norm(array: Any, order: float) -> float:
 
 
 if not TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise advice_on_name(__name__, UTILS, name)
+    __getattr__ = advice_on_names(__name__, UTILS)

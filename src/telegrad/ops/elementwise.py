@@ -11,8 +11,6 @@ from typing import TypeVar, cast
 from telegrad.rules import Primitive
 from telegrad.tensors.recording.fast_paths import binary, unary
 
-__all__ = ["elementwise"]
-
 F = TypeVar("F", bound=Callable[..., object])
 
 

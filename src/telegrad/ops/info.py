@@ -7,8 +7,6 @@ import numpy as np
 from telegrad.arrays.devices import CPU, device_names, named
 from telegrad.tensors.dtypes import DTYPES
 
-__all__ = ["NamespaceInfo"]
-
 
 class NamespaceInfo:
     """The inspection functions of the array API standard.

@@ -41,10 +41,14 @@ def _reduced(
     keepdims: bool,
     unknown: dict[str, Never],
     fast_path: Callable[[Any, Any, bool], Tensor | None] | None = None,
+    dtype: Any = None,
     **options: Any,
 ) -> Tensor:
     if unknown:
         raise unexpected(primitive.name, unknown)
+    if dtype is not None:
+        x = as_tensor(x, primitive.name).to(as_dtype(dtype))
+        return _reduced(primitive, x, axis, keepdims, unknown, **options).to(dtype)
     if keepdims is not False:
         check_keepdims(keepdims, primitive.name)
     x = as_tensor(x, primitive.name)
@@ -56,10 +60,6 @@ def _reduced(
 
 
 _sum, _mean = total(_primitives.SUM), total(_primitives.MEAN)
-
-
-def _cast(x: ArrayLike, dtype: Any, name: str) -> Tensor:
-    return as_tensor(x, name).to(as_dtype(dtype))
 
 
 def sum(
@@ -85,9 +85,7 @@ def sum(
         >>> tg.sum(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
         tensor([4., 6.])
     """
-    if dtype is not None:
-        return _reduced(_primitives.SUM, _cast(x, dtype, "sum"), axis, keepdims, unknown).to(dtype)
-    return _reduced(_primitives.SUM, x, axis, keepdims, unknown, _sum)
+    return _reduced(_primitives.SUM, x, axis, keepdims, unknown, _sum, dtype)
 
 
 def prod(
@@ -111,11 +109,7 @@ def prod(
         >>> tg.prod(tg.tensor([1.0, 2.0, 3.0]))
         tensor(6.)
     """
-    if dtype is not None:
-        return _reduced(_cumulative.PROD, _cast(x, dtype, "prod"), axis, keepdims, unknown).to(
-            dtype
-        )
-    return _reduced(_cumulative.PROD, x, axis, keepdims, unknown)
+    return _reduced(_cumulative.PROD, x, axis, keepdims, unknown, dtype=dtype)
 
 
 def mean(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:

@@ -17,8 +17,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Drawn", "stream_of"]
-
 Stream: TypeAlias = "np.random.Generator"
 
 _LENDER: ContextVar[Callable[[Any, Stream], Stream] | None] = ContextVar(
@@ -48,25 +46,24 @@ class Drawn:
         def note(generator: Any, own: Stream) -> Stream:
             stream = own if outer is None else outer(generator, own)
             if generator not in self._before:
-                self._before[generator] = _copied(stream)
+                self._before[generator] = copy.deepcopy(stream)
             return stream
 
-        token = _LENDER.set(note)
-        try:
+        with _lending(note):
             yield
-        finally:
-            _LENDER.reset(token)
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Inside, the noted streams begin again where they were."""
-        lent = {generator: _copied(stream) for generator, stream in self._before.items()}
-        token = _LENDER.set(lambda generator, own: lent.get(generator, own))
-        try:
+        lent = {generator: copy.deepcopy(stream) for generator, stream in self._before.items()}
+        with _lending(lambda generator, own: lent.get(generator, own)):
             yield
-        finally:
-            _LENDER.reset(token)
 
 
-def _copied(stream: Stream) -> Stream:
-    return copy.deepcopy(stream)
+@contextmanager
+def _lending(lender: Callable[[Any, Stream], Stream]) -> Iterator[None]:
+    token = _LENDER.set(lender)
+    try:
+        yield
+    finally:
+        _LENDER.reset(token)

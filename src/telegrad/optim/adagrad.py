@@ -8,8 +8,6 @@ import numpy as np
 from telegrad.optim.kernels import add_scaled, scratch
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
-__all__ = ["Adagrad"]
-
 
 class Adagrad(Optimizer):
     """Steps divided by the root of all squared gradients so far.

@@ -9,8 +9,6 @@ import numpy as np
 from telegrad.optim.kernels import add_scaled, remembered, scale, scratch
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
-__all__ = ["Adam", "AdamW"]
-
 
 class Adam(Optimizer):
     """An average of the gradient, divided by the root of an average of its square.

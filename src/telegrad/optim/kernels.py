@@ -15,29 +15,20 @@ import numpy as np
 
 from telegrad.arrays.scratch import scratch as lent
 
-__all__ = ["add_scaled", "flat", "remembered", "scale", "scratch"]
-
 
 @functools.cache
-def _axpy(dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
+def _blas(routine: str, dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
+    """Return one of BLAS's routines for a dtype; None where it has none for that."""
     from scipy.linalg import blas
 
-    routines = {"float32": blas.saxpy, "float64": blas.daxpy}
-    return routines.get(dtype.name)
-
-
-@functools.cache
-def _scal(dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
-    from scipy.linalg import blas
-
-    routines = {"float32": blas.sscal, "float64": blas.dscal}
-    return routines.get(dtype.name)
+    letter = {"float32": "s", "float64": "d"}.get(dtype.name)
+    return None if letter is None else getattr(blas, letter + routine)
 
 
 def add_scaled(y: Any, x: Any, factor: float) -> None:
     """``y += factor * x``."""
     dtype = y.dtype
-    routine = _axpy(dtype) if type(y) is np.ndarray else None
+    routine = _blas("axpy", dtype) if type(y) is np.ndarray else None
     if routine is not None and x.dtype == dtype and y.size:
         routine(x, y, a=factor)
     else:
@@ -46,7 +37,7 @@ def add_scaled(y: Any, x: Any, factor: float) -> None:
 
 def scale(y: Any, factor: float) -> None:
     """``y *= factor``."""
-    routine = _scal(y.dtype) if type(y) is np.ndarray else None
+    routine = _blas("scal", y.dtype) if type(y) is np.ndarray else None
     if routine is not None and y.size:
         routine(factor, y)
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from telegrad.errors import UsageError
 from telegrad.optim.optimizer import Optimizer
 from telegrad.optim.torch_names import SCHEDULERS
-from telegrad.tensors.torch_hints import advice_on_name
+from telegrad.tensors.torch_hints import advice_on_names
 
 __all__ = [
     "CosineAnnealingLR",
@@ -24,9 +24,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise advice_on_name(__name__, SCHEDULERS, name)
+    __getattr__ = advice_on_names(__name__, SCHEDULERS)
 
 
 class LRScheduler:

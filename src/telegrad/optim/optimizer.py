@@ -26,8 +26,6 @@ from telegrad.tensors import Tensor
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import enable_grad
 
-__all__ = ["Optimizer", "ParamGroup"]
-
 
 def _count_held(holder: list[Any]) -> int:
     value = holder[0]

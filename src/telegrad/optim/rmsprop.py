@@ -8,8 +8,6 @@ import numpy as np
 from telegrad.optim.kernels import add_scaled, remembered, scale, scratch
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
-__all__ = ["RMSprop"]
-
 
 class RMSprop(Optimizer):
     """Steps divided by the root of a moving average of squared gradients.

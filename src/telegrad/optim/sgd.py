@@ -7,8 +7,6 @@ from telegrad.errors import UsageError
 from telegrad.optim.kernels import add_scaled, scale
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
-__all__ = ["SGD"]
-
 
 class SGD(Optimizer):
     """Steps down the gradient, with momentum if asked for.

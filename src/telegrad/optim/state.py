@@ -20,8 +20,6 @@ from telegrad.tensors import Tensor, wrap
 if TYPE_CHECKING:
     from telegrad.optim.optimizer import Optimizer
 
-__all__ = ["collect_state", "restore_state"]
-
 
 def collect_state(optimizer: "Optimizer") -> dict[str, Any]:
     """Return the state as copies: later steps don't show in it."""

@@ -1,7 +1,5 @@
 """Familiar names of ``torch.optim`` that telegrad lacks, and what to write instead: the rows."""
 
-__all__ = ["OPTIMIZERS", "SCHEDULERS"]
-
 OPTIMIZERS: dict[str, str] = {
     "LBFGS": "write scipy.optimize.minimize(f, start, jac=True, method='L-BFGS-B'), whose f gives "
     "the value and the gradient as NumPy's",

@@ -6,8 +6,6 @@ from itertools import groupby, pairwise
 
 from telegrad.pictures.files import shortened, written
 
-__all__ = ["line_chart"]
-
 _COLORS = ("#1f6fb2", "#c8553d", "#3c8d53", "#8a5fb0", "#b58900", "#4d4d4d")
 _WIDTH, _HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 44, 48

@@ -3,8 +3,6 @@
 import re
 from html import escape
 
-__all__ = ["shortened", "written"]
-
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """What XML can't hold, not even escaped."""
 

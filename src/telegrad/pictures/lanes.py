@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from telegrad.pictures.files import shortened, written
 
-__all__ = ["Dot", "lane_graph"]
-
 _FILLS = {"leaf": "#d7ecd9", "send": "#fde3c8", "recv": "#cfe3f7", "op": "#f4f4f4"}
 _JUMP = 'stroke="#b35900" stroke-dasharray="5 3" stroke-width="1.6"'
 _COLUMN, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _MARGIN = 128, 40, 108, 26, 90

@@ -3,8 +3,6 @@
 import html
 from collections.abc import Sequence
 
-__all__ = ["html_table", "text_table"]
-
 Rows = Sequence[Sequence[str]]
 
 

@@ -14,8 +14,6 @@ from telegrad.rpc.forked_process import cut_off
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["current_worker", "default_worker", "set_default_worker"]
-
 _lock = threading.Lock()
 _default: "Worker | None" = None
 _is_forked = False

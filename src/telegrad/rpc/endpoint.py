@@ -18,8 +18,6 @@ from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
 from telegrad.rpc.wire.frames import PING, Frame
 
-__all__ = ["MAY_WAIT", "RETRY_AFTER", "UNASKED", "Anteroom", "Endpoint"]
-
 RETRY_AFTER: Final = 0.25
 """Seconds after which a notice that found no room is tried again."""
 
@@ -49,16 +47,8 @@ class Endpoint(abc.ABC):
     # at once: without slots, each look at one took two and a half times as long.
     __slots__ = (
         *("accept", "anteroom", "calls", "closed", "frames", "limits", "liveness", "next_tick"),
-        *(
-            "outbox",
-            "peer",
-            "received_code",
-            "retry_at",
-            "sent_code",
-            "serving",
-            "unasked",
-            "unwanted",
-        ),
+        *("outbox", "peer", "received_code", "retry_at"),
+        *("sent_code", "serving", "unasked", "unwanted"),
     )
 
     may_block = False

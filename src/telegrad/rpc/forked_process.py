@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["cut_off", "end_copy"]
-
 
 def cut_off(worker: "Worker") -> None:
     """Take the connections from a worker's copy; the process has just been forked."""

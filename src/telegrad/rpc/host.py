@@ -10,8 +10,6 @@ from telegrad.rpc.names import WorkerInfo
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Host"]
-
 
 class Host(Protocol):
     """Time, threads and paths to peers."""

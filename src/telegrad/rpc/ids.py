@@ -15,8 +15,6 @@ from typing import Final
 
 from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, first_id
 
-__all__ = ["id_source"]
-
 _ROUNDS: Final = 4
 _HALF: Final = COUNTER_BITS // 2
 _LOW: Final = (1 << _HALF) - 1

@@ -10,8 +10,6 @@ from telegrad.rpc.wire.frames import WAITING, Frame
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Loopback"]
-
 
 class Loopback(Endpoint):
     """Both ends in one. A call whose caller waits without a timeout runs on its thread."""

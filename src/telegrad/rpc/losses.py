@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.calls.service import ServiceRequest
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Farewell", "Losses"]
-
 _LAST_WORDS: Final = "telegrad.last_words"
 _LONGEST: Final = 4000  # Characters.
 

@@ -4,8 +4,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["COUNTER_BITS", "UNKNOWN_ID", "WorkerInfo", "first_id", "maker_of"]
-
 COUNTER_BITS: Final = 48
 """How many low bits of a 64-bit id are a counter; above them is the id of its maker, a worker."""
 

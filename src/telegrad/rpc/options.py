@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from telegrad.errors import UsageError
 from telegrad.rpc.timeouts import seconds
 
-__all__ = ["Options", "given_options"]
-
 # Less would leave no room for the messages of telegrad itself.
 _FEWEST_BYTES: Final = 1 << 20
 # Of PyTorch's options, and what to write instead.
@@ -120,13 +118,11 @@ class Options:
             given = getattr(self, name)
             if not isinstance(given, int) or given < 0:
                 raise UsageError(f"expected {name} of 0 bytes or more, got {given!r}")
-        for name in ("handlers", "handlers_of_peer", "calls_of_peer"):
-            given = getattr(self, name)
-            if (type(given) is not int or given < 1) and (given, name) != (
-                None,
-                "handlers_of_peer",
-            ):
-                raise UsageError(f"expected {name} of at least 1, got {given!r}")
+        of_peer = 1 if self.handlers_of_peer is None else self.handlers_of_peer
+        counts = {"handlers": self.handlers, "handlers_of_peer": of_peer}
+        for name, count in {**counts, "calls_of_peer": self.calls_of_peer}.items():
+            if type(count) is not int or count < 1:
+                raise UsageError(f"expected {name} of at least 1, got {count!r}")
         for name in ("lost_after", "join_timeout"):
             if not getattr(self, name):
                 raise UsageError(

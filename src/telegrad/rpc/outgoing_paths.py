@@ -20,8 +20,6 @@ from telegrad.rpc.wire.frames import HELLO, Frame
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["OutgoingPaths"]
-
 _LONGEST_DIAL: Final = 10.0  # Seconds.
 _encode_hello = msgspec.msgpack.Encoder().encode
 

@@ -38,7 +38,7 @@ class Peers:
     def tidy(self, session: Session) -> None:
         """Know a session by the number that it has now, and forget a stranger; the lock is held.
 
-        Whoever has the key may come under ever new names; numbers, which a greeting has, are few.
+        With the key one may come under ever new names; numbers, which a greeting has, are few.
         """
         if session.is_stranger and self.by_name.get(session.info.name) is session:
             del self.by_name[session.info.name]

@@ -15,8 +15,6 @@ from telegrad.rpc.protocol.session import Session
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["StandingPaths"]
-
 # Of the time after which a silent peer is lost: the first pause between two tries.
 _FIRST_PAUSE: Final = 1 / 50
 

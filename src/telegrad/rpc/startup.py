@@ -22,8 +22,6 @@ from telegrad.rpc.transport import Address, Identity, PrivateDirectory, parse_ad
 from telegrad.rpc.transport.machine import this_machine
 from telegrad.rpc.worker import Worker
 
-__all__ = ["begin_worker", "forget", "meet", "own_host", "start_worker"]
-
 
 def begin_worker(
     name: str,

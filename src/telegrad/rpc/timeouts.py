@@ -6,8 +6,6 @@ from typing import Any, Final, cast
 
 from telegrad.errors import UsageError
 
-__all__ = ["LONGEST_WAIT", "seconds"]
-
 LONGEST_WAIT: Final = 86400.0
 """As many seconds as every system can be told to wait at once."""
 

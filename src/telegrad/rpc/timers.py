@@ -15,8 +15,6 @@ from telegrad.rpc.wire.frames import NOTICE, Frame
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Timers"]
-
 
 class Timers:
     """The timers of one worker."""

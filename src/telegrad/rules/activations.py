@@ -10,9 +10,6 @@ from typing import Any
 from telegrad.rules.primitive import of_slopes
 from telegrad.rules.special import normal_density
 
-__all__ = ["GELU", "GELU_TANH", "LOG_SIGMOID", "RELU", "SIGMOID", "SILU", "SOFTPLUS"]
-
-
 RELU = of_slopes("relu", ("out",), lambda xp, v, s: xp.where_nonzero(v, s.out))
 SIGMOID = of_slopes("sigmoid", ("out",), lambda xp, v, s: v * (s.out - s.out * s.out))
 

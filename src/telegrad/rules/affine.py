@@ -9,8 +9,6 @@ from typing import Any
 
 from telegrad.rules.primitive import SAME, Primitive
 
-__all__ = ["AFFINE", "AFFINE_BIASED"]
-
 
 def _rows(xp: Any, x: Any) -> Any:
     """Fold all axes but the last into one."""

@@ -4,20 +4,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, SAME, ZERO, Primitive, of_slopes
 
-__all__ = [
-    "ADD",
-    "DIVIDE",
-    "FLOOR_DIVIDE",
-    "MULTIPLY",
-    "NEGATIVE",
-    "POSITIVE",
-    "POW",
-    "RECIPROCAL",
-    "REMAINDER",
-    "SQUARE",
-    "SUBTRACT",
-]
-
 ADD = Primitive("add", vjp=(SAME, SAME), jvp=(SAME, SAME), elementwise=True)
 
 SUBTRACT = Primitive(

@@ -11,8 +11,6 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["SELF_ATTENTION"]
-
 
 def _parts(xp: Any, packed: Any) -> tuple[Any, Any, Any]:
     """Return queries, keys and values with axes (item, head, place, feature)."""

@@ -4,8 +4,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, SAME, Primitive
 
-__all__ = ["CONJ", "IMAG", "REAL"]
-
 CONJ = Primitive(
     "conj",
     vjp=(lambda xp, g, s: xp.conj(g),),

@@ -10,9 +10,6 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive, Rule
 
-__all__ = ["concat_of", "stack_of", "unstack_of"]
-
-
 _KEPT = 256
 """How many primitives of each kind are kept; programs join the same few numbers of parts again."""
 

@@ -5,8 +5,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["EINSUM", "EINSUM_ONE"]
-
 
 def _gradient(xp: Any, part: Any, known: str, labels: str, shape: tuple[int, ...]) -> Any:
     """Return the gradient of an operand with these labels from its sums over the `known` ones."""

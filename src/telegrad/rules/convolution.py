@@ -7,8 +7,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["CONVOLVE", "CONVOLVE_INPUT", "CONVOLVE_WEIGHT"]
-
 
 def _how(s: Any) -> dict[str, Any]:
     return {"strides": s.strides, "pads": s.pads, "dilations": s.dilations}

@@ -10,8 +10,6 @@ from typing import Any
 from telegrad.rules.primitive import LINEAR, Primitive
 from telegrad.rules.reductions import kept, reduced_axes
 
-__all__ = ["CUMULATIVE_PROD", "CUMULATIVE_SUM", "PROD"]
-
 
 def _along(axis: int, part: slice) -> tuple[Any, ...]:
     """Return the index of a part of one axis; `axis` counts from 0."""

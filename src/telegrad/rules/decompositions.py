@@ -10,8 +10,6 @@ from telegrad.errors import NotDifferentiable
 from telegrad.rules.hermitian import adjoint, diagonal_part, hermitian_part, lower_half
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["CHOLESKY", "QR"]
-
 
 def _cholesky_vjp(xp: Any, g: Any, s: Any) -> Any:
     lower, g = (adjoint(xp, s.out), adjoint(xp, g)) if s.upper else (s.out, g)

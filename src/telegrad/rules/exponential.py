@@ -2,8 +2,6 @@
 
 from telegrad.rules.primitive import of_slopes
 
-__all__ = ["EXP", "EXPM1", "LOG", "LOG1P", "LOG2", "LOG10", "LOGADDEXP", "SQRT"]
-
 _LN_2 = 0.6931471805599453
 _LN_10 = 2.302585092994046
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive, Rule
 
-__all__ = ["EXCHANGED", "FFTN", "FFTSHIFT", "IFFTN", "IFFTSHIFT", "IRFFTN", "RFFTN"]
-
 EXCHANGED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 """The norm of the other direction that takes a transform's scale away."""
 

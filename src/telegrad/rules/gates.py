@@ -10,8 +10,6 @@ from typing import Any
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.special import normal_density
 
-__all__ = ["GELU_WITH_SLOPE"]
-
 
 def _forward(xp: Any, x: Any) -> tuple[Any, Any]:
     if xp.is_numpy:

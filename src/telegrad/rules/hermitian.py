@@ -5,17 +5,6 @@ Everything here works on real matrices at no cost: there the adjoint is the tran
 
 from typing import Any
 
-__all__ = [
-    "adjoint",
-    "diagonal_part",
-    "hermitian_part",
-    "identity_like",
-    "imag",
-    "is_complex",
-    "lower_half",
-    "skew_part",
-]
-
 
 def is_complex(xp: Any, x: Any) -> bool:
     """Tell whether the elements are complex."""

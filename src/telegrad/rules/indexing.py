@@ -4,8 +4,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, SAME, Primitive
 
-__all__ = ["GETITEM", "INDEX_ADD", "INDEX_SET", "TAKE_ALONG_AXIS", "places_along"]
-
 GETITEM = Primitive(
     "getitem",
     saves=("x.shape",),

@@ -5,18 +5,6 @@ from typing import Any
 from telegrad.rules.hermitian import adjoint, imag, is_complex
 from telegrad.rules.primitive import LINEAR, NOT_DIFFERENTIABLE, Primitive
 
-__all__ = [
-    "COFACTOR",
-    "DET",
-    "EXPM",
-    "INV",
-    "MATRIX_RANK",
-    "PINV",
-    "SLOGDET",
-    "SOLVE",
-    "SOLVE_TRIANGULAR",
-]
-
 INV = Primitive(
     "inv",
     forward="linalg.inv",

@@ -2,29 +2,6 @@
 
 from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
 
-__all__ = [
-    "BITWISE_AND",
-    "BITWISE_INVERT",
-    "BITWISE_LEFT_SHIFT",
-    "BITWISE_OR",
-    "BITWISE_RIGHT_SHIFT",
-    "BITWISE_XOR",
-    "EQUAL",
-    "GREATER",
-    "GREATER_EQUAL",
-    "ISFINITE",
-    "ISINF",
-    "ISNAN",
-    "LESS",
-    "LESS_EQUAL",
-    "LOGICAL_AND",
-    "LOGICAL_NOT",
-    "LOGICAL_OR",
-    "LOGICAL_XOR",
-    "NOT_EQUAL",
-    "SIGNBIT",
-]
-
 
 def _row(name: str, *inputs: str) -> Primitive:
     return Primitive(name, vjp=NOT_DIFFERENTIABLE, inputs=inputs, elementwise=True)

@@ -9,8 +9,6 @@ from typing import Any
 from telegrad.rules.hermitian import is_complex
 from telegrad.rules.primitive import ZERO, Primitive, of_slopes
 
-__all__ = ["ABS", "COPYSIGN", "SIGN", "real_product"]
-
 
 def real_product(xp: Any, a: Any, b: Any) -> Any:
     """Re(conj(a) b), element by element; of real values simply their product."""

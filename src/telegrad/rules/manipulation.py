@@ -4,8 +4,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, SAME, Primitive
 
-__all__ = ["ASTYPE", "BROADCAST_TO", "CLONE", "FLIP", "PERMUTE_DIMS", "RESHAPE", "ROLL"]
-
 RESHAPE = Primitive(
     "reshape",
     forward=lambda xp, x, *, shape: xp.reshape(x, shape),

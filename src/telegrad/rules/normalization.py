@@ -11,8 +11,6 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["LAYER_NORM", "NORMALIZE"]
-
 
 def _normalize(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
     centred = x - _means(xp, x, axes)

@@ -5,8 +5,6 @@ from typing import Any
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.reductions import kept
 
-__all__ = ["VECTOR_NORM"]
-
 
 def _direction(xp: Any, s: Any) -> Any:
     """Return the gradient of the norm at x; zero, as in PyTorch, where the norm has a kink."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, ZERO, Primitive
 
-__all__ = ["POOL_MAX", "POOL_PUT", "POOL_SPREAD", "POOL_SUM", "POOL_TAKE"]
-
 _OPTIONS = ("sizes", "strides", "pads", "dilations")
 
 

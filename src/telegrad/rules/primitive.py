@@ -32,8 +32,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["LINEAR", "NOT_DIFFERENTIABLE", "SAME", "ZERO", "Primitive", "Rule", "of_slopes"]
-
 Rule: TypeAlias = Callable[[Any, Any, Any], Any]
 
 

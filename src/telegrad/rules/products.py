@@ -4,17 +4,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = [
-    "CROSS",
-    "DIAGONAL",
-    "DIAGONAL_MATRIX",
-    "MATMUL",
-    "MATRIX_PRODUCT",
-    "MATRIX_TRANSPOSE",
-    "TRACE",
-    "VECDOT",
-]
-
 MATRIX_TRANSPOSE = Primitive(
     "matrix_transpose", vjp=(lambda xp, g, s: g.mT,), jvp=(LINEAR,), exact=True
 )

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["GRU_SCAN"]
-
 
 class _Parts(NamedTuple):
     """The four inputs; `steps` has axes (step, item, 3 gates x unit)."""

@@ -5,8 +5,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["AMAX", "AMIN", "MEAN", "SUM", "kept", "reduced_axes", "reduced_count", "spread"]
-
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """Return the axes that a reduction removes, each from 0 to ndim."""

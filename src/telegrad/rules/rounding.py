@@ -2,8 +2,6 @@
 
 from telegrad.rules.primitive import SAME, ZERO, Primitive
 
-__all__ = ["CEIL", "FLOOR", "NEXTAFTER", "ROUND", "TRUNC"]
-
 CEIL = Primitive("ceil", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
 
 FLOOR = Primitive("floor", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)

@@ -2,18 +2,6 @@
 
 from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
 
-__all__ = [
-    "ALL",
-    "ANY",
-    "ARGMAX",
-    "ARGMIN",
-    "ARGSORT",
-    "COUNT_NONZERO",
-    "NONZERO",
-    "SEARCHSORTED",
-    "UNIQUE_ALL",
-]
-
 ALL = Primitive("all", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
 ANY = Primitive("any", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
 ARGMAX = Primitive("argmax", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))

@@ -4,8 +4,6 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, ZERO, Primitive, Rule, of_slopes
 
-__all__ = ["CLIP_HIGH", "CLIP_LOW", "MAXIMUM", "MINIMUM", "TRIL", "TRIU", "WHERE", "WHERE_NONZERO"]
-
 
 def _chosen(xp: Any, v: Any, chosen: Any) -> Any:
     return xp.where(chosen, v, xp.zeros_like(v))

@@ -8,8 +8,6 @@ from typing import Any
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.reductions import kept
 
-__all__ = ["LOGSUMEXP", "LOG_SOFTMAX", "SOFTMAX"]
-
 
 def _softmax_rule(xp: Any, v: Any, s: Any) -> Any:
     # The Jacobian diag(out) - out out^T is symmetric, so both directions are the same.

@@ -4,8 +4,6 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["SORT"]
-
 
 def _order(xp: Any, s: Any) -> Any:
     return xp.argsort(s.x, axis=s.axis, descending=s.descending, stable=s.stable)

@@ -5,8 +5,6 @@ from typing import Any
 
 from telegrad.rules.primitive import of_slopes
 
-__all__ = ["DIGAMMA", "ERF", "ERFC", "LGAMMA", "NDTR", "POLYGAMMA", "normal_density"]
-
 _SLOPE_AT_0 = 2 / math.sqrt(math.pi)
 
 ERF = of_slopes("erf", ("x",), lambda xp, v, s: v * (xp.exp(-s.x * s.x) * _SLOPE_AT_0))

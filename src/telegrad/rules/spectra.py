@@ -24,8 +24,6 @@ from telegrad.rules.hermitian import (
 )
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["EIGH", "EIGVALSH", "SVD", "SVDVALS", "SVD_FULL"]
-
 _PHASE_TOLERANCE = 1e-2
 """PyTorch's; beside it, what rounding may leave of large cotangents."""
 

@@ -6,8 +6,6 @@ from telegrad.rules.magnitude import real_product
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.reductions import kept, reduced_count
 
-__all__ = ["STD", "VAR"]
-
 
 def _per_degree(s: Any) -> float:
     """Return one over the degrees of freedom; NaN where there are none, as the variance itself."""

@@ -4,24 +4,6 @@ from typing import Any
 
 from telegrad.rules.primitive import of_slopes
 
-__all__ = [
-    "ACOS",
-    "ACOSH",
-    "ASIN",
-    "ASINH",
-    "ATAN",
-    "ATAN2",
-    "ATANH",
-    "COS",
-    "COSH",
-    "HYPOT",
-    "SIN",
-    "SINH",
-    "TAN",
-    "TANH",
-]
-
-
 SIN = of_slopes("sin", ("x",), lambda xp, v, s: v * xp.cos(s.x))
 COS = of_slopes("cos", ("x",), lambda xp, v, s: -v * xp.sin(s.x))
 TAN = of_slopes("tan", ("out",), lambda xp, v, s: v * (s.out * s.out + 1))

@@ -8,8 +8,6 @@ from typing import Any
 from telegrad.arrays.plain.placement import inner
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["OVERLAP_ADD", "PAD", "WINDOWS"]
-
 PAD = Primitive(
     "pad",
     saves=("x.shape",),

@@ -6,8 +6,6 @@ Nothing here imports those libraries.
 
 from typing import Any, Final
 
-__all__ = ["kind_of", "way_in"]
-
 _PLAIN: Final = frozenset({"builtins", "numpy", "telegrad", "__main__"})
 """Whose types need no more than their name."""
 

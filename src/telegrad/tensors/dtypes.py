@@ -7,8 +7,6 @@ import numpy as np
 
 from telegrad.errors import DTypeError
 
-__all__ = ["DTYPES", "as_dtype", "fitting", "refuse_complex"]
-
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),

@@ -16,8 +16,6 @@ from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.tensors.shared import SharedArray, share
 
-__all__ = ["Exchange"]
-
 
 def _count_held(holder: list[Any]) -> int:
     value = holder[0]

@@ -18,17 +18,6 @@ from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.numpy.masked import refuse_masked
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = [
-    "as_inputs",
-    "common_backend",
-    "default_dtype",
-    "fits_kind",
-    "joint_dtype",
-    "number_dtype",
-    "promote",
-    "takes",
-]
-
 NUMBERS = (bool, int, float, complex)
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 _COMPARISONS = {"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"}

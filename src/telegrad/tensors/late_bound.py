@@ -15,8 +15,6 @@ from telegrad.graph import Cotangent, NodeHooks
 if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
-__all__ = ["LateBound", "late_bound"]
-
 
 class LateBound:
     """Bound once, while telegrad is imported."""

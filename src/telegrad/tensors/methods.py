@@ -21,8 +21,6 @@ from telegrad.tensors.torch_names import METHODS
 if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
-__all__ = ["Methods"]
-
 
 @advises("Tensor", METHODS)
 class Methods:

@@ -40,8 +40,6 @@ from telegrad.tensors.recording.fast_paths import binary, reversed_binary, unary
 if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
-__all__ = ["Operators"]
-
 
 def _in_place(symbol: str, compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def call(self: Any, other: Any, /) -> Any:

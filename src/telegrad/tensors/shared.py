@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SharedArray", "plain", "share", "shared_as", "unshared"]
-
 
 class SharedArray(np.ndarray[Any, Any]):
     """A view of memory that telegrad does not own."""

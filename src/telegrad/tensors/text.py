@@ -7,8 +7,6 @@ import numpy as np
 from telegrad.arrays.host import in_host_memory
 from telegrad.errors import DTypeError
 
-__all__ = ["formatted", "tensor_text"]
-
 _OBVIOUS = (np.dtype("float32"), np.dtype("int64"), np.dtype("bool"))
 
 

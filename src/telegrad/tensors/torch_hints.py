@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import getattr_static
 from typing import NoReturn, TypeVar
 
-__all__ = ["advice_on_name", "advises", "unexpected", "without_advice"]
-
 _Class = TypeVar("_Class", bound=type)
 
 _OPTIONS: dict[str, str] = {
@@ -63,11 +61,15 @@ def without_advice(instance: object, names: Iterable[str]) -> list[str]:
     return [name for name in names if type(getattr_static(instance, name, None)) is not _Elsewhere]
 
 
-def advice_on_name(module: str, rows: Mapping[str, str], name: str) -> AttributeError:
-    """Return the error for a name that a module lacks."""
-    way = rows.get(name)
-    said = f"module {module!r} has no attribute {name!r}"
-    return AttributeError(said if way is None else f"{said}: {way.format(name)}")
+def advice_on_names(module: str, rows: Mapping[str, str]) -> Callable[[str], NoReturn]:
+    """Return the ``__getattr__`` of a module: raises, and says what to write instead of a name."""
+
+    def advise(name: str) -> NoReturn:
+        way = rows.get(name)
+        said = f"module {module!r} has no attribute {name!r}"
+        raise AttributeError(said if way is None else f"{said}: {way.format(name)}")
+
+    return advise
 
 
 def unexpected(function: str, options: Mapping[str, object]) -> TypeError:

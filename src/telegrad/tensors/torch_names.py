@@ -5,8 +5,6 @@ tables in ``nn``, ``optim`` and ``distributed``, too. ``torch_hints`` makes erro
 them.
 """
 
-__all__ = ["AUTOGRAD", "FUNCTIONAL", "FUNCTIONS", "LINALG", "METHODS"]
-
 _IN_PLACE = "write x = x {0} y, or x {0}= y; a leaf changes under telegrad.no_grad()"
 
 _OF_MATRICES = ("cholesky", "det", "qr", "svd")

@@ -9,8 +9,6 @@ from telegrad.graph import reachable
 from telegrad.ops.filled import zeros_like
 from telegrad.tensors import LEAF, Tensor, wrap
 
-__all__ = ["Tensors", "names_of_nodes", "pulled", "pushed"]
-
 Tensors: TypeAlias = Callable[..., tuple[Tensor, ...]]
 """A function of Tensors with a tuple of Tensors as its result."""
 

@@ -14,8 +14,6 @@ import numpy as np
 from telegrad.errors import TelegradError
 from telegrad.testing.layout import Array
 
-__all__ = ["jacobian"]
-
 _TINY = 1e-30
 """The complex step: so small that its square vanishes beside 1."""
 

@@ -23,8 +23,6 @@ from telegrad.testing.derivatives import Tensors, names_of_nodes, pulled, pushed
 from telegrad.testing.differences import jacobian
 from telegrad.testing.layout import Array, Layout, differentiable
 
-__all__ = ["GradientMismatch", "gradient_check"]
-
 _MODES = ("reverse", "forward")
 _CLOSE = 1e-9
 """How closely two analytic results must agree, relative to their size."""

@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "Layout", "differentiable"]
-
 Array: TypeAlias = np.ndarray[Any, Any]
 
 

@@ -50,11 +50,8 @@ def gelu_with_slope(x: Any) -> tuple[Any, Any]:
         share = ndtr(x)
         return x * share, share + x * np.exp(x * x * -0.5) * _DENSITY_AT_0
     value, slope = np.empty(x.shape, np.float32), np.empty(x.shape, np.float32)
-    given, values, slopes = (
-        np.ascontiguousarray(x).reshape(-1),
-        value.reshape(-1),
-        slope.reshape(-1),
-    )
+    given = np.ascontiguousarray(x).reshape(-1)
+    values, slopes = value.reshape(-1), slope.reshape(-1)
     work = scratch("gelu", _BLOCK, value.dtype)
     for start in range(0, given.size, _BLOCK):
         block = given[start : start + _BLOCK]

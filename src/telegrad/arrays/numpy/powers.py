@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.lib import introspect
 
-__all__ = ["quickest_power"]
-
 
 @functools.cache
 def quickest_power(dtype: "np.dtype[Any]") -> tuple[Any, float]:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["total"]
-
 _MANY = 1 << 13
 """Numbers below which NumPy's own sum is taken."""
 _BLOCK = 32

@@ -18,8 +18,6 @@ from telegrad.arrays.plain import (
     special,
 )
 
-__all__ = ["KERNELS", "kernels_of"]
-
 
 def kernels_of(*modules: ModuleType) -> dict[str, Any]:
     """Return the kernels of some modules by name: what ``__all__`` of each names."""

@@ -8,8 +8,6 @@ last, in the order of `axes`.
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-__all__ = ["bordered_shape", "inner", "offsets", "places"]
-
 
 def bordered_shape(shape: Sequence[int], pad_width: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Return the shape of a value of this shape with its borders."""

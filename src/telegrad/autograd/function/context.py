@@ -15,8 +15,6 @@ from telegrad.autograd.function.saved import Savings
 from telegrad.errors import DTypeError, GradientError
 from telegrad.tensors import Tensor
 
-__all__ = ["FunctionCtx", "for_jvp", "replace_attributes", "savings_of"]
-
 
 class FunctionCtx:
     """Passed to every method of a Function; it takes any attribute."""

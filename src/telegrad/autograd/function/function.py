@@ -8,6 +8,7 @@
 4. What ``save_for_backward`` named is stored, tangents included.
 """
 
+import functools
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -26,8 +27,6 @@ from telegrad.tensors.forward.levels import Level
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.anomaly import where_recorded
 from telegrad.tensors.recording.modes import MODE, no_grad
-
-__all__ = ["Function"]
 
 
 class Function:
@@ -93,6 +92,12 @@ class Function:
         be named or left to their defaults.
         """
         return _Call(cls, _placed(cls, args, options)).run()
+
+
+@functools.cache
+def named(name: str, kind: type[Function]) -> type[Function]:
+    """Return an operation as `kind` is, under the name that graphs and errors show."""
+    return type(name, (kind,), {})
 
 
 class _Call:

@@ -18,8 +18,6 @@ from telegrad.tensors.recording.call_node import CallNode
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.shared import unshared
 
-__all__ = ["FunctionNode", "RefusingNode", "describe"]
-
 
 class FunctionNode(CallNode):
     """One recorded call of a Function; its `outputs` are (shape, dtype, backend)."""

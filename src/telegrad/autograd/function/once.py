@@ -10,8 +10,6 @@ from telegrad.errors import NotDifferentiable
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.recording.modes import MODE, no_grad
 
-__all__ = ["once_differentiable", "refusing", "sealed"]
-
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a ``backward`` whose result can't be differentiated again: trying to raises.
@@ -49,7 +47,7 @@ def refusing(backward: Callable[..., Any], text: str) -> Callable[..., Any]:
     def wrapper(ctx: Any, *cotangents: Any) -> Any:
         savings = savings_of(ctx)
         message = text.format(name=savings.name)
-        # Many a backward keeps an argument as an attribute of ctx, unsaved.
+        # A backward may keep an argument as an attribute of ctx, unsaved.
         given = [x for x in (*cotangents, *vars(ctx).values()) if isinstance(x, Tensor)]
         if savings.have_tangents() or any(x.is_dual for x in given):
             raise NotDifferentiable(message)

@@ -14,8 +14,6 @@ from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.recording.modes import Mode
 from telegrad.tensors.recording.saved_values import has_tangents, restored, stored
 
-__all__ = ["Savings"]
-
 
 class Saved:
     """One saved value: how it is kept, and where its history is found again."""

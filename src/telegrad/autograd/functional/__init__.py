@@ -10,7 +10,7 @@ from telegrad.autograd.functional.forward import jvp, linearize
 from telegrad.autograd.functional.matrices import hessian, jacobian
 from telegrad.autograd.functional.products import hvp, vhp
 from telegrad.autograd.functional.reverse import grad, value_and_grad, vjp
-from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_hints import advice_on_names as _advice_on_names
 from telegrad.tensors.torch_names import FUNCTIONAL as _FUNCTIONAL
 
 __all__ = [
@@ -26,6 +26,4 @@ __all__ = [
 ]
 
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise _advice_on_name(__name__, _FUNCTIONAL, name)
+    __getattr__ = _advice_on_names(__name__, _FUNCTIONAL)

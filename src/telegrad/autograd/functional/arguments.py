@@ -14,17 +14,6 @@ from telegrad.errors import DTypeError, GradientError
 from telegrad.ops.filled import full
 from telegrad.tensors import Tensor
 
-__all__ = [
-    "Argnums",
-    "Chosen",
-    "as_tensors",
-    "check_argnums",
-    "name_of",
-    "outputs_of",
-    "paired",
-    "with_aux",
-]
-
 Argnums: TypeAlias = int | tuple[int, ...]
 
 

@@ -18,8 +18,6 @@ from telegrad.tensors import Tensor
 from telegrad.tensors.forward.duals import join, split
 from telegrad.tensors.forward.levels import Level
 
-__all__ = ["jvp", "linearize"]
-
 
 def jvp(
     function: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False

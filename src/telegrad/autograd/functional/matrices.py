@@ -29,8 +29,6 @@ from telegrad.ops.magnitude import conj
 from telegrad.ops.manipulation import reshape
 from telegrad.tensors import Tensor, wrap
 
-__all__ = ["hessian", "jacobian"]
-
 
 def jacobian(
     function: Callable[..., Any],

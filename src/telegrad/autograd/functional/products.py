@@ -15,8 +15,6 @@ from telegrad.tensors.forward.duals import join, split
 from telegrad.tensors.forward.levels import Level
 from telegrad.tensors.recording.modes import is_grad_enabled
 
-__all__ = ["hvp", "vhp"]
-
 
 def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     """Return the value of `function` and its Hessian times `tangents`.

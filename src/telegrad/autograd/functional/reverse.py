@@ -18,8 +18,6 @@ from telegrad.autograd.trees import Tree
 from telegrad.errors import GradientError
 from telegrad.tensors import Tensor
 
-__all__ = ["check_scalar", "grad", "value_and_grad", "vjp"]
-
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return the value at `primals`, and a function from a cotangent to all primals' gradients.

@@ -25,8 +25,6 @@ from telegrad.tensors.forward.duals import alias_node
 from telegrad.tensors.forward.levels import Tangents
 from telegrad.tensors.recording.modes import MODE, Recording
 
-__all__ = ["VARIABLES", "Variables", "as_variable", "depend_on_variables"]
-
 VARIABLES: ContextVar[frozenset[Any]] = ContextVar("telegrad.variables", default=frozenset())
 """The nodes of the variables of all transforms whose function runs now."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from telegrad.autograd.function import Function
+from telegrad.autograd.function.function import Function, named
 from telegrad.autograd.function.once import refusing, sealed
 from telegrad.autograd.solvers.arrays import Like, fitted, like, refuse_hidden, seen, taken
 from telegrad.autograd.solvers.saved_arguments import restored, save
@@ -21,8 +21,6 @@ from telegrad.errors import DTypeError, GradientError, NotDifferentiable, UsageE
 from telegrad.tensors import Tensor, history_of
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import MODE, no_grad
-
-__all__ = ["from_adjoint"]
 
 _REFUSAL: Final = (
     "the derivative of {name} comes from a black box, so it has no derivative itself; write its "
@@ -99,15 +97,9 @@ def from_adjoint(
         name = getattr(solve, "__name__", type(solve).__name__)
         refuse_hidden(name, args)
         kind = _Open if differentiable else _Black
-        return _named(name, kind).apply(_Box(name, solve, adjoint, tangent), options, *args)
+        return named(name, kind).apply(_Box(name, solve, adjoint, tangent), options, *args)
 
     return call
-
-
-@functools.cache
-def _named(name: str, kind: type) -> Any:
-    """Return the operation under the name that graphs and errors show."""
-    return type(name, (kind,), {})
 
 
 def _solved(box: _Box, options: dict[str, Any], args: Sequence[Any]) -> tuple[Any, Any]:

@@ -16,8 +16,6 @@ from telegrad.tensors import Tensor
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.shared import SharedArray
 
-__all__ = ["Like", "fitted", "is_real", "like", "refuse_hidden", "seen", "taken"]
-
 
 class Like(NamedTuple):
     """What a gradient of an argument, or a tangent of a result, must be like."""

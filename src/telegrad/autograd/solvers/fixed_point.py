@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from telegrad.autograd import functional
-from telegrad.autograd.function import Function
+from telegrad.autograd.function.function import Function, named
 from telegrad.autograd.solvers.arrays import Like, fitted, is_real, refuse_hidden
 from telegrad.autograd.solvers.linear_solve import System, refuse_captured, solved
 from telegrad.autograd.solvers.saved_arguments import of_chosen, restored, save
@@ -21,8 +21,6 @@ from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import Recording
-
-__all__ = ["from_fixed_point"]
 
 _STEPS_KEPT = 100
 """Of GMRES: after so many it starts again from where it is."""
@@ -89,15 +87,9 @@ def from_fixed_point(
             )
         refuse_hidden(name, (guess, *parameters))
         problem = _Problem(name, f, solve, tolerance, max_iterations)
-        return _named(name).apply(problem, guess.detach(), *parameters)
+        return named(name, _FixedPoint).apply(problem, guess.detach(), *parameters)
 
     return call
-
-
-@functools.cache
-def _named(name: str) -> Any:
-    """Return the operation under the name that graphs and errors show."""
-    return type(name, (_FixedPoint,), {})
 
 
 class _FixedPoint(Function):

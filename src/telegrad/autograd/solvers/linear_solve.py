@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from telegrad.autograd import functional
-from telegrad.autograd.function import Function
+from telegrad.autograd.function.function import Function, named
 from telegrad.autograd.solvers.arrays import (
     Like,
     fitted,
@@ -29,8 +29,6 @@ from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import Recording
-
-__all__ = ["System", "from_linear_solve", "refuse_captured", "solved"]
 
 
 class System(NamedTuple):
@@ -145,14 +143,8 @@ def from_linear_solve(
 
 def solved(system: System, args: Sequence[Any]) -> Tensor:
     """Return the solution for ``(*parameters, b)``, recorded."""
-    found: Tensor = _named(system.name).apply(system, *args)
+    found: Tensor = named(system.name, _Solve).apply(system, *args)
     return found
-
-
-@functools.cache
-def _named(name: str) -> Any:
-    """Return the operation under the name that graphs and errors show."""
-    return type(name, (_Solve,), {})
 
 
 class _Solve(Function):

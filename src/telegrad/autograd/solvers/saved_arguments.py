@@ -5,8 +5,6 @@ from typing import Any
 
 from telegrad.tensors import Tensor
 
-__all__ = ["of_chosen", "restored", "save"]
-
 
 def save(ctx: Any, values: Sequence[Any]) -> None:
     """Save Tensors and constants for rules of both modes."""

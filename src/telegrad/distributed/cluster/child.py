@@ -15,8 +15,6 @@ from telegrad.distributed.cluster.worker_process import Line
 from telegrad.errors import WorkerLost
 from telegrad.rpc.membership.environment import THREADS, threads_each
 
-__all__ = ["Child", "spawn"]
-
 # Runs in the child before anything of telegrad can be imported: the path comes first. Until then
 # only what is built in is imported: a module of the working directory may have any other name.
 _BOOT: Final = (

@@ -21,8 +21,6 @@ import msgspec
 
 from telegrad.distributed.cluster.output import LineStream, Prefixer
 
-__all__ = ["ChildOutput", "LogPipe", "logging_levels", "prefixer"]
-
 _CHUNK: Final = 1 << 16
 _KEPT: Final = ("name", "levelno", "levelname", "pathname", "lineno", "funcName", "created")
 """Of a log record; its message and exception go as text."""

@@ -9,8 +9,6 @@ from contextvars import Context
 
 from telegrad.distributed.cluster.child import Child
 
-__all__ = ["ChildWatch"]
-
 
 class ChildWatch:
     """The watch of one cluster; `on_end` is called with each child that has ended."""

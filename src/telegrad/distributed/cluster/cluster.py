@@ -19,8 +19,6 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Cluster", "ClusterChange"]
-
 _log = logging.getLogger("telegrad.cluster")
 
 
@@ -218,6 +216,13 @@ class Cluster(ABC):
             except Exception:
                 _log.exception("a callback of on_change failed")
         return True
+
+    def _tell_came(self, worker: WorkerInfo) -> None:
+        """Tell that a worker came; if another life of it was up, that this was lost."""
+        known = self._up.get(worker.name)
+        if known is not None and known.incarnation != worker.incarnation:
+            self._tell(ClusterChange("lost", known, "it has started anew"))
+        self._tell(ClusterChange("came", worker))
 
     def _give_up(self, name: str, why: BaseException) -> None:
         """Note that a worker won't be back."""

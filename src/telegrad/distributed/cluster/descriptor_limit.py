@@ -4,8 +4,6 @@ import os
 
 from telegrad.errors import UsageError
 
-__all__ = ["make_room_for"]
-
 # Of a child that was called: its control socket, what it prints and logs (3), the connection to it
 # and the socket for shared memory beside that, and two while it starts.
 _OF_A_WORKER = 8

@@ -7,8 +7,6 @@ import subprocess
 import time
 from typing import Final
 
-__all__ = ["exit_reason", "wait_for_reason"]
-
 _PATIENCE: Final = 0.5  # Seconds from the end of a connection to that of its process.
 _LONGEST_END: Final = 10.0  # Seconds from the end of its line to that of a process.
 _LONGEST_STACK: Final = 1 << 16  # Bytes.

@@ -14,8 +14,6 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.worker import Worker
 
-__all__ = ["JoinedCluster", "join"]
-
 _NOBODY: Final = "nobody (found by arguments)"
 
 
@@ -47,7 +45,6 @@ class JoinedCluster(Cluster):
 
     @property
     def worker(self) -> Worker:
-        """The calling process's own worker."""
         return self._worker
 
     @property
@@ -86,18 +83,10 @@ class JoinedCluster(Cluster):
             if known is not None and known.incarnation == change.incarnation:
                 self._tell(ClusterChange("left", known))
             return
-        known = self._up.get(change.card.name)
-        if known is not None and known.incarnation != change.card.incarnation:
-            self._tell(ClusterChange("lost", known, "it has started anew"))
-        self._tell(ClusterChange("came", change.card.info))
+        self._tell_came(change.card.info)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
-        return partial(self._note_loss, who, str(error))
-
-    def _note_loss(self, who: WorkerInfo, reason: str) -> None:
-        known = self._up.get(who.name)
-        if known is not None and known.incarnation == who.incarnation:
-            self._tell(ClusterChange("lost", known, reason))
+        return partial(self._tell, ClusterChange("lost", who, str(error)))
 
 
 def join(

@@ -43,8 +43,6 @@ from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.wire.functions import exposing_modules
 from telegrad.rpc.worker import Worker
 
-__all__ = ["LocalCluster"]
-
 _log = logging.getLogger("telegrad.cluster")
 _START_TIMEOUT: Final = 60.0  # Seconds, and one for each worker.
 _AT_ONCE: Final = 8 * (os.cpu_count() or 1)  # Processes that are on their way up.
@@ -132,19 +130,16 @@ class LocalCluster(Cluster):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has started and not ended."""
         return self._worker is not None
 
     @property
     def worker(self) -> Worker:
-        """The calling process's own worker."""
         if self._worker is None:
             raise UsageError("the cluster is not running: use it in a with statement")
         return self._worker
 
     @property
     def names(self) -> list[str]:
-        """All workers, in the order of their ids."""
         return [self._me, *self._names]
 
     def process(self, name: str) -> "subprocess.Popen[bytes]":
@@ -162,7 +157,6 @@ class LocalCluster(Cluster):
         return str(self._children[name].process.pid) if name in self._children else ""
 
     def start(self) -> Self:
-        """Start the workers; return when all are up."""
         if self._worker is not None:
             raise UsageError("the cluster is running already")
         try:
@@ -270,7 +264,6 @@ class LocalCluster(Cluster):
     # Changes.
 
     def add(self, name: str, **resources: Any) -> WorkerInfo:
-        """Start one more worker; return when everyone knows it."""
         check_worker_name(name)
         if resources:
             raise UsageError(
@@ -324,7 +317,6 @@ class LocalCluster(Cluster):
                 call.wait()
 
     def remove(self, name: str) -> None:
-        """End a worker; its name is unknown afterwards."""
         with self._changing:
             _ = self.worker
             if name not in self._names:
@@ -380,7 +372,6 @@ class LocalCluster(Cluster):
             child.process.kill()
 
     def stop(self) -> None:
-        """End the cluster; may be called again."""
         _running.discard(self)
         worker, self._worker = self._worker, None
         watch, self._watch = self._watch, None

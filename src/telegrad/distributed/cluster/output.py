@@ -9,8 +9,6 @@ import select
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-__all__ = ["LineStream", "Prefixer"]
-
 # Bright enough on dark and light terminals; red is left for what went wrong.
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 _LONGEST_LINE = 1 << 20

@@ -18,8 +18,6 @@ from telegrad.rpc.debugger.console import LENDER
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Terminal", "borrow_terminal"]
-
 _TAKE: Final = "telegrad.terminal"
 _GIVE: Final = "telegrad.terminal.back"
 
@@ -86,14 +84,12 @@ class _Borrowed:
         self._worker = worker
 
     def take(self) -> str | None:
-        """Return the terminal's path when it is free; None where there is none."""
         with suppress(PeerError):
             path, _ = self._worker.ask_service(0, _TAKE, timeout=0)
             return str(path) if path is not None else None
         return None
 
     def give(self) -> None:
-        """Let the next one have it."""
         with suppress(PeerError):
             self._worker.ask_service(0, _GIVE)
 

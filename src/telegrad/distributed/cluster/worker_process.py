@@ -37,8 +37,6 @@ from telegrad.rpc.startup import begin_worker, forget, meet
 from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 
-__all__ = ["INTRODUCE", "Ended", "Introduction", "Line", "WorkerSpec", "main"]
-
 INTRODUCE: Final = "telegrad.introduce"
 
 _PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.

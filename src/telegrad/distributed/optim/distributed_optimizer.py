@@ -4,8 +4,8 @@ On each owner there is an ordinary optimiser for the owner's parameters (``local
 ``step`` runs them all at once, with the gradients of a context. Any class with the interface of
 ``telegrad.optim`` (or ``torch.optim``) will do.
 
-What is asked of all owners is always asked of each of them, whatever befalls another: an error
-carries a note on which of them did what they were asked.
+What is asked of all owners is asked of each of them, even if another fails: an error carries a note
+on which of them did it.
 """
 
 import math
@@ -21,8 +21,6 @@ from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.tensors.torch_hints import advises, without_advice
-
-__all__ = ["DistributedOptimizer", "DistributedScheduler"]
 
 
 class _OnOwners:

@@ -25,19 +25,6 @@ from telegrad.optim.optimizer import Optimizer
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 
-__all__ = [
-    "LocalOptimizer",
-    "last_lr",
-    "load_state_dict",
-    "make",
-    "make_scheduler",
-    "scale",
-    "state_dict",
-    "step",
-    "step_scheduler",
-    "sum_of_squares",
-]
-
 
 class LocalOptimizer:
     """An ordinary optimiser, and the parameters of this worker that it steps."""

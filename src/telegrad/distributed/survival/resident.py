@@ -16,8 +16,6 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Resident", "keep"]
-
 _lock = threading.Lock()
 _kept: WeakKeyDictionary[Worker, dict[str, tuple[Any, RRef]]] = WeakKeyDictionary()
 """What each worker of this process holds: how it was made, and the reference to it."""

@@ -18,8 +18,6 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.serialization import load, save
 
-__all__ = ["MemorySnapshots", "PeerSnapshots", "SnapshotDirectory", "Snapshots", "snapshots_in"]
-
 _KEPT: Final = 2
 _REST: Final = "rest.json"
 _ARRAYS: Final = "arrays.safetensors"
@@ -42,11 +40,9 @@ class MemorySnapshots:
         self._kept: tuple[int, Mapping[str, Any]] | None = None
 
     def save(self, step: int, states: Mapping[str, Any]) -> None:
-        """Keep the states after a step."""
         self._kept = step, states
 
     def newest(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return the last step that was kept, and the states after it."""
         return self._kept
 
 
@@ -58,13 +54,11 @@ class PeerSnapshots:
         self._kept: tuple[int, RRef] | None = None
 
     def save(self, step: int, states: Mapping[str, Any]) -> None:
-        """Keep the states after a step."""
         arrays = {part: taken_apart(state) for part, state in states.items()}
         # The old one goes when the new one is there.
         self._kept = step, current_worker().rpc_sync(self._peer, _hold, (arrays,))
 
     def newest(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return the last step that was kept, and the states after it."""
         if self._kept is None:
             return None
         step, reference = self._kept
@@ -90,7 +84,6 @@ class SnapshotDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
 
     def save(self, step: int, states: Mapping[str, Any]) -> None:
-        """Keep the states after a step."""
         target = self.path / f"step-{step:08d}"
         unseen = self.path / f".{target.name}.{secrets.token_hex(4)}"
         try:
@@ -110,7 +103,6 @@ class SnapshotDirectory:
             shutil.rmtree(old, ignore_errors=True)
 
     def newest(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return the last step that was kept, and the states after it."""
         folders = self._folders()
         if not folders:
             return None

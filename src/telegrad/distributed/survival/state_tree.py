@@ -12,8 +12,6 @@ import numpy as np
 from telegrad.errors import UsageError
 from telegrad.tensors import Tensor, wrap
 
-__all__ = ["joined", "taken_apart"]
-
 _PLAIN = (bool, int, float, str, type(None))
 
 

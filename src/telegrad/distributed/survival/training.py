@@ -28,8 +28,6 @@ from telegrad.rpc.timeouts import seconds
 if TYPE_CHECKING:
     from telegrad.distributed.cluster.cluster import Cluster
 
-__all__ = ["Step", "Training"]
-
 _log = logging.getLogger("telegrad.training")
 _MOST_LOSSES: Final = 100
 """In a row, without a step between them: then something else is wrong."""

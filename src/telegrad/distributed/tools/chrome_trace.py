@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from telegrad.distributed.tools.event_log import Event
 
-__all__ = ["chrome_trace"]
-
 _CALLS: Final = ("call", "message")
 _FIRST_THREAD: Final = 100_000
 """The rows of threads come after those of calls."""

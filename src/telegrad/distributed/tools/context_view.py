@@ -20,8 +20,6 @@ from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.op_node import OutputNode
 
-__all__ = ["GradientRow", "GraphNode", "describe_gradients", "describe_graph", "gather"]
-
 
 class GradientRow(msgspec.Struct, frozen=True, array_like=True):
     """One leaf's gradient, for people."""

@@ -20,8 +20,6 @@ from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["CLOCK", "COLLECT", "START", "Event", "EventLog"]
-
 START: Final = "profiler.start"
 CLOCK: Final = "profiler.clock"
 COLLECT: Final = "profiler.collect"

@@ -3,9 +3,6 @@
 from telegrad.distributed.tools.context_view import GradientRow, describe_gradients, gather
 from telegrad.rpc.wire.conversion import converter
 
-__all__ = ["GradientSummary", "gradients"]
-
-
 _as_rows = converter(dict[str, list[GradientRow]])
 
 

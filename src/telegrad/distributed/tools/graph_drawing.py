@@ -13,8 +13,6 @@ from telegrad.errors import UsageError
 from telegrad.pictures.lanes import Dot, lane_graph
 from telegrad.tensors import Tensor
 
-__all__ = ["Drawing", "draw"]
-
 _LOOKS = {
     "leaf": 'shape=box, style="rounded,filled", fillcolor="#d7ecd9"',
     "send": 'shape=cds, style=filled, fillcolor="#fde3c8"',

@@ -18,8 +18,6 @@ from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Quick
 from telegrad.rpc.worker import Worker
 
-__all__ = ["RemoteProfile"]
-
 _decode = msgspec.msgpack.Decoder(list[Event]).decode
 
 

@@ -16,15 +16,6 @@ from telegrad.errors import DTypeError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.shared import plain
 
-__all__ = [
-    "from_jax_array",
-    "is_array",
-    "is_inexact",
-    "maker_for",
-    "refuse_narrowing",
-    "to_jax_value",
-]
-
 _TURN_ON: Final = (
     "turn on 64 bits with jax.config.update('jax_enable_x64', True), on every worker that runs JAX "
     "and before its first array, or convert to 32 bits with .to(telegrad.float32)"

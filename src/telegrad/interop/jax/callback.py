@@ -28,8 +28,6 @@ from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import no_grad
 
-__all__ = ["to_jax"]
-
 _MOST_TICKETS = 64
 _Spec: Any = jax.ShapeDtypeStruct
 

@@ -28,8 +28,6 @@ from telegrad.rpc.calls.request import current_request
 from telegrad.tensors import Tensor
 from telegrad.tensors.describe import kind_of
 
-__all__ = ["caller_of", "from_jax"]
-
 
 @overload
 def from_jax(

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from jax import tree_util
 
-from telegrad.errors import GraphFreedError
+from telegrad.engine.task import freed_error
 from telegrad.graph import Bundle, Cotangent
 from telegrad.interop.jax.arrays import from_jax_array, refuse_narrowing
 from telegrad.interop.jax.program import Places, Program
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.recording.call_node import CallNode
 from telegrad.tensors.recording.modes import Mode
-
-__all__ = ["ProgramNode", "is_plain", "run_plainly"]
 
 
 def is_plain(reals: Sequence[Tensor], mode: Mode) -> bool:
@@ -94,7 +92,7 @@ class ProgramNode(CallNode):
             return [g if g.is_dual else g.array for g in found]
         residuals = self._residuals
         if residuals is None:
-            raise self._freed()
+            raise freed_error(self)
         given = []
         for part, output in zip(parts, self.outputs, strict=True):
             if output is not None:
@@ -107,7 +105,7 @@ class ProgramNode(CallNode):
         parts = cotangent if type(cotangent) is Bundle else (cotangent,)
         arrays = self._arrays
         if arrays is None:
-            raise self._freed()
+            raise freed_error(self)
         values = [wrap(array) for array in arrays]
         edges: Sequence[Any] = self.edges
         for place, edge in zip(self.wanted, edges, strict=True):
@@ -122,9 +120,3 @@ class ProgramNode(CallNode):
         pullback = self._program.pullback(self.wanted, count)
         found: Sequence[Any] = self._general(pullback, values, self._others)
         return found
-
-    def _freed(self) -> GraphFreedError:
-        return GraphFreedError(
-            f"expected a graph that still has its saved values, got {self.name()} whose values "
-            "were freed by an earlier backward pass; pass retain_graph=True to that pass"
-        )

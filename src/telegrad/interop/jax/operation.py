@@ -9,21 +9,18 @@
 ``node.py`` has a shorter road for calls without tangents; what is here serves all.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jax import tree_util
 
-from telegrad.autograd.function import Function
+from telegrad.autograd.function.function import Function, named
 from telegrad.interop.jax.arrays import from_jax_array, maker_for, to_jax_value
 from telegrad.interop.jax.node import is_plain, run_plainly
 from telegrad.interop.jax.program import Places, Program
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.modes import MODE
-
-__all__ = ["run"]
 
 
 def run(program: Program, reals: Sequence[Tensor], others: Sequence[Any]) -> Any:
@@ -35,7 +32,7 @@ def run(program: Program, reals: Sequence[Tensor], others: Sequence[Any]) -> Any
     if is_plain(reals, mode):
         return run_plainly(program, wanted, reals, others, run)
     work = _Work(program, wanted, others)
-    leaves = _operation(program.name).apply(work, *reals)
+    leaves = named(program.name, _Call).apply(work, *reals)
     return tree_util.tree_unflatten(work.structure, leaves)
 
 
@@ -104,12 +101,6 @@ class _Call(Function):
         pushed = iter(run(work.program.pushforward(places), (*reals, *tangents), work.others))
         inexact = {i for i, _, _ in ctx.inexact}
         return tuple(next(pushed) if i in inexact else None for i in range(ctx.result_count))
-
-
-@functools.cache
-def _operation(name: str) -> Any:
-    """Return the operation under the name that graphs and errors show."""
-    return type(name, (_Call,), {})
 
 
 def _is_differentiated(values: Sequence[Tensor]) -> bool:

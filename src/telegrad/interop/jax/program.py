@@ -20,8 +20,6 @@ from jax import tree_util
 from telegrad.errors import ShapeError
 from telegrad.interop.jax.arrays import is_inexact
 
-__all__ = ["Places", "Program"]
-
 Places: TypeAlias = tuple[int, ...]
 """Some of the reals, by their numbers."""
 

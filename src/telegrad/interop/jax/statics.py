@@ -11,8 +11,6 @@ from typing import Any
 from telegrad.errors import DTypeError, UsageError
 from telegrad.tensors.describe import kind_of
 
-__all__ = ["Statics", "as_names", "as_numbers"]
-
 
 def as_numbers(given: int | Sequence[int]) -> tuple[int, ...]:
     """Return ``static_argnums`` as a tuple."""

@@ -6,8 +6,6 @@ from typing import Final
 
 from telegrad.errors import UsageError
 
-__all__ = ["OLDEST", "check", "require"]
-
 OLDEST: Final = (0, 10)
 """The one that the tests run with."""
 

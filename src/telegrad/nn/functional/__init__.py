@@ -28,7 +28,7 @@ from telegrad.nn.functional.normalization import batch_norm, layer_norm
 from telegrad.nn.functional.pooling import avg_pool2d, max_pool2d
 from telegrad.nn.functional.recurrent import gru_layer
 from telegrad.nn.torch_names import FUNCTIONS as _FUNCTIONS
-from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_hints import advice_on_names as _advice_on_names
 
 __all__ = [
     "avg_pool2d",
@@ -58,6 +58,4 @@ __all__ = [
 ]
 
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
-
-    def __getattr__(name: str) -> None:
-        raise _advice_on_name(__name__, _FUNCTIONS, name)
+    __getattr__ = _advice_on_names(__name__, _FUNCTIONS)

@@ -12,8 +12,6 @@ from telegrad.ops.selection import where
 from telegrad.ops.softmax import softmax
 from telegrad.tensors import Tensor, wrap
 
-__all__ = ["attention_weights", "scaled_dot_product_attention"]
-
 
 def scaled_dot_product_attention(
     query: Tensor,

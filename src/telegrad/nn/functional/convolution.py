@@ -9,8 +9,6 @@ from telegrad.ops.manipulation import reshape
 from telegrad.rules.convolution import CONVOLVE
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["conv2d", "pads_of", "pair"]
-
 
 def pair(value: Any, name: str) -> tuple[int, int]:
     """Return a number for each place axis, given one for both or for each."""

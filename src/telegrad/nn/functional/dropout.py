@@ -5,8 +5,6 @@ from telegrad.ops.filled import zeros_like
 from telegrad.ops.random import Generator, bernoulli
 from telegrad.tensors import Tensor
 
-__all__ = ["dropout"]
-
 
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None

@@ -11,8 +11,6 @@ from telegrad.rules.affine import AFFINE, AFFINE_BIASED
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.describe import kind_of, way_in
 
-__all__ = ["embedding", "linear"]
-
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``input @ weight.T + bias`` over the last axis.

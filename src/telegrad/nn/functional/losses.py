@@ -17,14 +17,6 @@ from telegrad.ops.softmax import log_softmax
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of, way_in
 
-__all__ = [
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "huber_loss",
-    "mse_loss",
-    "nll_loss",
-]
-
 
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Return the squared difference.

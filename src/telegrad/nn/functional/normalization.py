@@ -12,8 +12,6 @@ from telegrad.ops.manipulation import reshape
 from telegrad.rules.normalization import LAYER_NORM, NORMALIZE
 from telegrad.tensors import Tensor, apply_several
 
-__all__ = ["batch_norm", "layer_norm"]
-
 
 def layer_norm(
     input: Tensor,

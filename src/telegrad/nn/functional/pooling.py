@@ -10,8 +10,6 @@ from telegrad.nn.functional.convolution import pair
 from telegrad.rules.pooling import POOL_MAX, POOL_SUM
 from telegrad.tensors import Tensor, apply, apply_several, wrap
 
-__all__ = ["avg_pool2d", "max_pool2d"]
-
 
 def max_pool2d(
     input: Tensor,

@@ -8,8 +8,6 @@ from telegrad.ops.manipulation import reshape
 from telegrad.rules.recurrence import GRU_SCAN
 from telegrad.tensors import Tensor, apply_several
 
-__all__ = ["gru_layer"]
-
 
 def gru_layer(
     input: Tensor,

@@ -22,8 +22,6 @@ from telegrad.rpc.transport.user import check_same_user
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["LENDER", "Console", "Lender"]
-
 LENDER: Final = "terminal"
 """What a worker's `attached` has a Lender under."""
 _turn: Final = threading.Lock()

@@ -1,7 +1,7 @@
 """What ``breakpoint()`` calls in a process that has a worker.
 
-In a handler it opens a session; elsewhere Python's own debugger, as before. Whoever has a hook of
-its own (pytest, a notebook) keeps it, and so does who set PYTHONBREAKPOINT.
+In a handler it opens a session; elsewhere Python's own debugger, as before. A hook that is there
+already (pytest's, a notebook's) stays, and so does what PYTHONBREAKPOINT names.
 """
 
 import os
@@ -11,8 +11,6 @@ from typing import Any
 
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.debugger.session import Session
-
-__all__ = ["install"]
 
 
 def install() -> None:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.protocol.session import Session
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Rest"]
-
 _REST: Final = "telegrad.rest"
 # Seconds after which a call that is late looks again whether the deadlines still rest.
 _PAUSE: Final = 0.5

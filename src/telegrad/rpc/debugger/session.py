@@ -16,8 +16,6 @@ from telegrad.rpc.debugger.console import Console
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Session"]
-
 _MACHINERY: Final = ("telegrad", "asyncio", "threading", "contextvars")
 """Packages whose frames are below that of a handler."""
 

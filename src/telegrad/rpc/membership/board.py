@@ -5,8 +5,6 @@ Whatever keeps one (a directory, PyTorch's TCPStore, an actor of Ray) needs two 
 
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Board"]
-
 
 @runtime_checkable
 class Board(Protocol):

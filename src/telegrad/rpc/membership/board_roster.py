@@ -4,11 +4,11 @@
    the same time the later one sees the earlier one, and it is the later one that has to fit.
 2. If its name, or its rank, is another's who still answers, it gives its claim up and fails. If
    that one does not answer, its life is over.
-3. It posts that it has come. Everyone reads on; who leaves says so.
+3. It posts that it has come. All workers go on reading; one that leaves posts that.
 
-Entries are signed with the cluster's key. Those of another key are passed over, but whoever comes
-where a worker with another key lives fails: it would wait for its own in vain, or be alone.
-Positions on the board are the order of all events, the same for everyone.
+Entries are signed with the cluster's key; those signed with another are skipped. But a worker that
+comes where one with another key lives fails: it would wait for the others of its cluster forever.
+Positions on the board are the order of all events, the same for every worker.
 """
 
 import hmac
@@ -32,8 +32,6 @@ from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import CredentialSource
 from telegrad.rpc.transport import Identity, connect
 from telegrad.rpc.worker import Worker
-
-__all__ = ["BoardRoster"]
 
 _log = logging.getLogger("telegrad.rpc")
 
@@ -97,7 +95,6 @@ class BoardRoster:
                 return rank
 
     def enter(self, worker: Worker, card: Card, timeout: float) -> list[Card]:
-        """Let the others know of this worker; return everyone's card, by rank."""
         self._me = card
         self._post(_Claim(card))
         self.refresh()
@@ -158,7 +155,6 @@ class BoardRoster:
             self.refresh()
 
     def follow(self, on_change: Callable[[RosterChange], object]) -> None:
-        """Tell of each change from now on, in order."""
         self._on_change = on_change
 
     def _look(self) -> None:
@@ -222,7 +218,6 @@ class BoardRoster:
             self._on_change(entry)
 
     def leave(self) -> None:
-        """Let the others know that this worker goes."""
         if self._me is not None and not self._stopped.is_set():
             self._post(Left(self._me.name, self._me.incarnation))
 

@@ -7,8 +7,6 @@ import msgspec
 from telegrad._version import __version__
 from telegrad.rpc.names import WorkerInfo
 
-__all__ = ["OPEN", "Card", "world_of"]
-
 OPEN: Final = 0
 """The size of an open world: whose workers come and go."""
 

@@ -12,8 +12,6 @@ import secrets
 from telegrad.errors import UsageError
 from telegrad.rpc.transport.directory import check_private_directory
 
-__all__ = ["DirectoryBoard"]
-
 _LOCK = "lock"
 
 
@@ -48,7 +46,6 @@ class DirectoryBoard:
         return f"DirectoryBoard({self.path!r})"
 
     def post(self, text: str) -> None:
-        """Add a text behind all others."""
         unseen = os.path.join(self.path, f".{secrets.token_hex(8)}")
         with open(os.open(unseen, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
@@ -63,7 +60,6 @@ class DirectoryBoard:
             os.unlink(unseen)
 
     def read(self, start: int) -> list[str]:
-        """Return the texts from a position on; none if there is nothing new."""
         found: list[str] = []
         with contextlib.suppress(FileNotFoundError):
             while True:

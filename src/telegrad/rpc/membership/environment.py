@@ -14,25 +14,6 @@ from telegrad.rpc.security.key_file import KeyFile, KeySource
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
 
-__all__ = [
-    "CREDENTIALS",
-    "KEY",
-    "KEY_FILE",
-    "LAUNCHER",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "MEETING",
-    "NO_KEY",
-    "RANK",
-    "THREADS",
-    "WORKER_NAME",
-    "WORLD_SIZE",
-    "find_secrets",
-    "names_secrets",
-    "threads_each",
-    "usable_cores",
-]
-
 MASTER_ADDR = "MASTER_ADDR"
 MASTER_PORT = "MASTER_PORT"
 RANK = "RANK"

@@ -14,8 +14,6 @@ import msgspec
 from telegrad.errors import UsageError
 from telegrad.rpc.membership import environment as names
 
-__all__ = ["Launch", "find_launch"]
-
 _Environment = Mapping[str, str]
 
 

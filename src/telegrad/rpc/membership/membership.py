@@ -30,8 +30,6 @@ from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.wire.script import NO_NAMES, Names, defined_names, digest_of_script
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Membership"]
-
 _LEAVE: Final = "telegrad.leave"
 # Seconds that handlers may take when the process ends.
 _LAST_MOMENT: Final = 5.0
@@ -193,7 +191,7 @@ class Membership:
         return bool(is_last)
 
     def close(self) -> None:
-        """Free everything, even if Ctrl-C comes meanwhile."""
+        """Free everything, even if Ctrl-C interrupts it."""
         with ExitStack() as last:
             for free in (self._close_directory, self.worker.close, self.roster.close):
                 last.callback(free)
@@ -205,11 +203,10 @@ class Membership:
     def end_with_process(self) -> None:
         """End without a shutdown: let the process's end close what is open, and tell the others.
 
-        Told before, they could fail for this worker's loss and end before it does; but whoever
-        started them all takes the first that ends for the cause. So what is said before is why: the
-        error that nobody caught, which they take for the reason once the connection closes. What
-        runs here gets a moment: a thread that ends inside another library's code may take the
-        process down with a signal.
+        If they learnt of the loss first, they could fail and end before this process does, and a
+        launcher takes the first process that ends for the cause. So only the reason is sent now:
+        the uncaught error, which they report once the connection closes. What runs here gets a
+        moment: a thread that ends inside another library's code may end the process by a signal.
         """
         try:
             error = getattr(sys, "last_value", None)

@@ -29,8 +29,6 @@ from telegrad.rpc.security.keyed_credentials import KeyedCredentials
 from telegrad.rpc.security.tls import CredentialSource
 from telegrad.rpc.transport import Address
 
-__all__ = ["board_of", "find_meeting"]
-
 _PORT: Final = "29500"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 

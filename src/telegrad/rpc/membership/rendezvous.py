@@ -29,8 +29,6 @@ from telegrad.rpc.transport import Connection, Identity, connect, listen
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
 
-__all__ = ["Meeting", "Rendezvous", "join"]
-
 # Nobody brings arrays to a meeting, and what is read here is not counted by a budget.
 _LIMITS: Final = Limits(payload_bytes=0)
 # Seconds for one that takes its time to read an answer.
@@ -78,7 +76,7 @@ class Rendezvous:
         self._closed = False
         self._refusals = Refusals(me.name)
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
-        # Whoever comes at once is looked at when all of this is here.
+        # A worker that comes at once waits until all of this is set.
         with self._changed:
             self._listener = listen(
                 address, identity=identity, on_connection=self._accept, purpose=Purpose.MEETING

@@ -17,8 +17,6 @@ from telegrad.errors import UsageError
 from telegrad.rpc.membership.card import Card
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Came", "Left", "Roster", "RosterChange", "WorldMismatch"]
-
 
 class Came(msgspec.Struct, frozen=True, tag="came"):
     """A worker has come, for the first time or again."""

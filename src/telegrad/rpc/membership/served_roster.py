@@ -17,8 +17,6 @@ from telegrad.rpc.transport import Identity
 from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 
-__all__ = ["ServedRoster"]
-
 _CHANGED: Final = "telegrad.changed"
 _LEFT: Final = "telegrad.left"
 _EVERYONE: Final = "telegrad.everyone"

@@ -2,8 +2,6 @@
 
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Store", "StoreBoard"]
-
 
 @runtime_checkable
 class Store(Protocol):
@@ -39,7 +37,6 @@ class StoreBoard:
             self._end += 1
 
     def read(self, start: int) -> list[str]:
-        """Return the texts from a position on; none if there is nothing new."""
         found: list[str] = []
         while self._store.check([self._key(start + len(found))]):
             found.append(self._store.get(self._key(start + len(found))).decode())

@@ -1,4 +1,4 @@
-"""When the workers of a cluster may go: nobody works, and nobody has been given work meanwhile.
+"""When the workers of a cluster may go: none works, and none has been given new work.
 
 1. A worker that has come to its end and is quiet (no call open, none being served) reports to rank
    0, with the number of calls that it has served so far.
@@ -14,8 +14,6 @@ Pure state; a caller serialises.
 """
 
 from typing import Any, NamedTuple
-
-__all__ = ["Round", "TerminationDetector"]
 
 
 class Round(NamedTuple):

@@ -21,8 +21,6 @@ from telegrad.rpc.security.key_file import KeySource
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
 
-__all__ = ["meeting_named", "user_directory", "users_key"]
-
 _KEY = "user.key"
 _DAY = 86400.0
 # Bytes of the directory's path: a socket in it has at most 30 more, of 103.

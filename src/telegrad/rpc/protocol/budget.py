@@ -12,8 +12,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
-__all__ = ["ANNOUNCED_FROM", "COUNTED_FROM", "UNASKED_BYTES", "Budget"]
-
 COUNTED_FROM: Final = 16 << 10
 """Requests of fewer bytes are not counted: the thread that serves one weighs more."""
 

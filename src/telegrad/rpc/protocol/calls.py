@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from telegrad.rpc.calls.call import Call
 
-__all__ = ["Calls"]
-
 
 class Calls:
     """Open calls by number; numbers count up from 1 and are never used again."""
@@ -45,8 +43,8 @@ class Calls:
         """Close a call that may still be served; None if it is not open."""
         call = self.open.get(number)
         if call is not None and call.forks:
-            # Before it is closed: a refusal finds them here or there. Another may have closed it
-            # meanwhile; they stay here all the same, for that one may have given it up as well.
+            # Before it is closed: a refusal finds them here or there. If another thread has closed
+            # it since, they stay here all the same: that one may have given the call up as well.
             self.given_up[number] = call.forks
         return self.finish(number)
 

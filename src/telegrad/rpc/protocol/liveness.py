@@ -10,8 +10,6 @@ against the peer.
 
 import enum
 
-__all__ = ["Liveness", "Verdict"]
-
 
 class Verdict(enum.Enum):
     """What to do about a peer."""
@@ -41,7 +39,7 @@ class Liveness:
         """Judge the peer, of which `count` signs of life have come in all."""
         overslept = now - self.ticked - self.interval
         if overslept > self.interval:
-            # We were not running: what the peer sent meanwhile may still lie unread.
+            # We were not running: what the peer sent in that time may still lie unread.
             self.heard += overslept
             self.slept = self.slept or overslept > self.lost_after / 2
         self.ticked = now

@@ -4,8 +4,6 @@ Invariant: what rests for as long as it is told has taken, since it began, at mo
 the seconds that passed, and one second's worth and the last piece more. Knows no clock.
 """
 
-__all__ = ["Pace"]
-
 
 class Pace:
     """The pace of one peer; `rate` is in bytes a second."""

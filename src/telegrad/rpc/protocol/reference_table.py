@@ -33,20 +33,6 @@ import msgspec
 from telegrad.errors import WorkerLost
 from telegrad.rpc.names import maker_of
 
-__all__ = [
-    "ABANDONED",
-    "ADD",
-    "AWAITED",
-    "CHILD",
-    "CONFIRM",
-    "DELETE",
-    "Held",
-    "Owned",
-    "ReferenceState",
-    "ReferenceTable",
-    "Send",
-]
-
 ADD: Final = "add"
 CONFIRM: Final = "confirm"
 DELETE: Final = "delete"

@@ -14,9 +14,9 @@ A session has two connections at most: `outgoing`, which this side opened for it
 5. Each side counts the connections that it opens, and says in its greeting which of the other's it
    has given up. So one is lost whose end is seen late, or never.
 
-Events are method calls, effects what they return; in between is `TRANSITIONS`, all of it. Whoever
-has several threads calls them, and begins the effects, under one lock. Of the hot path (a request,
-its answer) a session has no part: that is the connection's own.
+Events are method calls, effects what they return; `TRANSITIONS` is all that lies between. A caller
+with several threads makes the calls, and begins the effects, under one lock. A session has no part
+in the hot path (a request, its answer), which is the connection's own.
 """
 
 import enum
@@ -30,9 +30,7 @@ from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
 
-__all__ = ["TRANSITIONS", "Close", "Effect", "Event", "Greet", "Lost", "Phase", "Session"]
-
-# Incarnations of one worker that are remembered, so that whoever has the key can't fill the memory.
+# Incarnations of one worker that are remembered: with the key one could come under ever new ones.
 _MOST_PAST: Final = 1000
 
 

@@ -10,8 +10,6 @@ import json
 import logging
 from typing import Any, Final
 
-__all__ = ["audit"]
-
 _log: Final = logging.getLogger("telegrad.audit")
 _LONGEST: Final = 500  # Characters of a text.
 

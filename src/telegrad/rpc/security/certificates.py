@@ -32,8 +32,6 @@ from telegrad.rpc.security.tls import (
     load_revoked,
 )
 
-__all__ = ["AUTHORITY_DIRECTORY", "mint", "mint_by_key", "revoke"]
-
 AUTHORITY_DIRECTORY = "authority"
 _TITLE = "telegrad cluster authority"
 

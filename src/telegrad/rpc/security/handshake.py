@@ -12,11 +12,11 @@ holds the purpose, whom the dialler expects, both names, incarnations and nonces
 connection, versions and limits. So nothing that was negotiated can be changed under way; a proof
 for one purpose, listener or connection is worthless for any other; a recorded one because the
 nonces are fresh, and one sent back to its maker because it names the side. Each side compares what
-the other states with what it sees itself, so whoever relays a handshake, unchanged or changed,
-fails at it. The keys of the frames that follow are derived from T as well, one a direction: they
-belong to this connection alone. The dialler proves first: a stranger learns nothing that was made
-with the key. While a key is being changed a worker has several: the dialler proves with its first,
-the listener takes any of its own and answers with the same.
+the other states with what it sees itself, so a handshake that is relayed fails, changed or not. The
+keys of the frames that follow are derived from T as well, one a direction: they belong to this
+connection alone. The dialler proves first: a stranger learns nothing that was made with the key.
+While a key is being changed a worker has several: the dialler proves with its first, the listener
+takes any of its own and answers with the same.
 
 No I/O, clock or dice here: bytes, nonces and the time come in, effects go out. Every message has
 a fixed size and `wanted` says how much of it is missing, so a driver that reads no more than that
@@ -41,21 +41,6 @@ from telegrad.rpc.security.introduction import (
     could_be_introduction,
 )
 from telegrad.rpc.security.keys import ClusterKey, SessionKeys
-
-__all__ = [
-    "REFUSAL",
-    "Agreement",
-    "Closed",
-    "Effect",
-    "Elapsed",
-    "Established",
-    "Event",
-    "Failed",
-    "Handshake",
-    "Opened",
-    "Received",
-    "Write",
-]
 
 _PROOF = b"\x01"
 REFUSAL = b"\x00"

@@ -19,20 +19,6 @@ from msgspec.structs import astuple
 
 from telegrad.errors import ProtocolViolation, UsageError
 
-__all__ = [
-    "INTRODUCTION_BYTES",
-    "NEWEST_VERSION",
-    "NONCE_BYTES",
-    "OLDEST_VERSION",
-    "Ends",
-    "Introduction",
-    "Limits",
-    "Purpose",
-    "Side",
-    "check_worker_name",
-    "could_be_introduction",
-]
-
 OLDEST_VERSION = 3
 NEWEST_VERSION = 3
 NONCE_BYTES = 32

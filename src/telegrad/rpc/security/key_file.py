@@ -11,8 +11,6 @@ from telegrad.errors import UsageError
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.watched_files import WatchedFiles
 
-__all__ = ["STEPS", "KeyFile", "KeySource", "next_keys", "write_keys"]
-
 STEPS: Final = ("add", "use", "drop")
 """Of changing a key; each is taken everywhere before the next."""
 

@@ -13,8 +13,6 @@ from telegrad.rpc.security.key_file import KeySource
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Contexts
 
-__all__ = ["KeyedCredentials"]
-
 
 class KeyedCredentials:
     """The certificate of a worker, minted anew when the key changes."""
@@ -29,7 +27,6 @@ class KeyedCredentials:
         return f"KeyedCredentials({self._name!r})"
 
     def current(self) -> Contexts:
-        """Return what holds for connections that are opened now."""
         keys = self._keys.valid()
         with self._lock:
             if self._minted is None or self._minted[0] != keys:

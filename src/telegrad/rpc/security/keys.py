@@ -11,8 +11,6 @@ import stat
 
 from telegrad.errors import Refused, UsageError
 
-__all__ = ["KEY_BYTES", "ClusterKey", "SessionKeys"]
-
 KEY_BYTES = 32
 _LARGEST_FILE = 1 << 16
 
@@ -93,7 +91,7 @@ class ClusterKey:
             file.write(self.encode())
 
     def encode(self) -> bytes:
-        """Return the contents of a key file: for the one who writes it."""
+        """Return the contents of a key file."""
         return self._secret.hex().encode("ascii") + b"\n"
 
     def valid(self) -> tuple["ClusterKey", ...]:
@@ -128,7 +126,7 @@ class SessionKeys:
 
 
 def _check_private(status: os.stat_result, path: str | os.PathLike[str]) -> None:
-    # Of root's file a group may read; whoever can write it could put in another key.
+    # A group may read a file of root's; with the right to write it could put in another key.
     closed_to = 0o037 if status.st_uid == 0 else 0o077
     if stat.S_ISREG(status.st_mode) and status.st_mode & closed_to:
         raise Refused(

@@ -1,7 +1,7 @@
 """What a worker refuses, in the log: the first few a minute of each source, then how many more.
 
-Whoever can reach a port can be refused as often as it likes; a disk has an end. Invariant: however
-many are refused, from however many sources, a minute takes `_MOST` lines and as many counts.
+A stranger that can reach a port could fill the disk with refusals. Invariant: however many are
+refused, from however many sources, a minute takes `_MOST` lines and as many counts.
 """
 
 import logging
@@ -10,8 +10,6 @@ import threading
 from typing import Any, Final
 
 from telegrad.rpc.security.audit import audit
-
-__all__ = ["Refusals"]
 
 _log: Final = logging.getLogger("telegrad.rpc")
 _MINUTE: Final = 60.0

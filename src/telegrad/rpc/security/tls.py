@@ -19,20 +19,6 @@ from telegrad.errors import AuthenticationFailed, Refused, UsageError
 from telegrad.rpc.security.key_file import KeyFile
 from telegrad.rpc.security.watched_files import WatchedFiles
 
-__all__ = [
-    "AUTHORITY_FILE",
-    "CERTIFICATE_FILE",
-    "KEY_FILE",
-    "PRIVATE_KEY_FILE",
-    "REVOKED_FILE",
-    "WORKER_URI",
-    "Contexts",
-    "CredentialSource",
-    "Credentials",
-    "certified_name",
-    "load_revoked",
-]
-
 # What `telegrad keygen` puts into each worker's directory.
 AUTHORITY_FILE = "authority.pem"
 CERTIFICATE_FILE = "certificate.pem"
@@ -133,11 +119,9 @@ class Credentials:
             ) from None
 
     def current(self) -> Contexts:
-        """Return what holds for connections that are opened now."""
         return self._files.current()
 
     def check(self, name: str) -> None:
-        """Raise unless these are the worker's own, and others of its cluster would take them."""
         contexts = self.current()
         there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
         dialler = contexts.client.wrap_bio(back, there)

@@ -12,8 +12,6 @@ from typing import Generic, TypeVar
 
 from telegrad.errors import TelegradError
 
-__all__ = ["WatchedFiles"]
-
 _log = logging.getLogger("telegrad.rpc")
 
 T = TypeVar("T")

@@ -20,15 +20,6 @@ import msgspec
 from telegrad.errors import Refused, UsageError, WorkerLost
 from telegrad.rpc.transport.machine import this_machine
 
-__all__ = [
-    "Address",
-    "SocketAddress",
-    "is_near",
-    "parse_address",
-    "parse_addresses",
-    "ways_from_here",
-]
-
 SocketAddress = tuple[socket.AddressFamily, str | tuple[str, int]]
 """What a socket of that family is connected or bound to."""
 

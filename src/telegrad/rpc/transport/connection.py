@@ -3,9 +3,9 @@
 It moves bytes and descriptors and knows nothing of frames. A call costs what the socket's own
 call costs: `recv_into_nowait` *is* the socket's method, `send` is one system call and a comparison.
 
-A `send` with a deadline gives back what it could not send by then. Bytes that went are gone, so
-whoever gets something back must send it, before anything else, or end the connection; only if
-nothing was begun may it be dropped.
+A `send` with a deadline gives back what it could not send by then. The caller must send that rest
+before anything else, or end the connection: a part of it has gone. Only if nothing was begun may it
+be dropped.
 
 One thread may read while another writes. The caller keeps two writers apart, and two readers. To
 end a connection that others still use, call `shutdown`, wait until they have left, then `close`:
@@ -27,8 +27,6 @@ from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.transport.descriptors import DescriptorChannel
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.transport.user import peer_process
-
-__all__ = ["Buffer", "Connection", "PlainConnection", "Unsent"]
 
 # Memoryviews have the format "B", so that `len` counts bytes.
 Buffer = bytes | bytearray | memoryview

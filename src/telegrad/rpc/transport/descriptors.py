@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.transport.readiness import is_ready
 
-__all__ = ["DescriptorChannel", "receive_with_descriptors", "send_with_descriptors"]
-
 # The kernel takes 253 descriptors a message.
 _DESCRIPTORS_PER_MESSAGE = 250
 # 0 on macOS, which lacks it.

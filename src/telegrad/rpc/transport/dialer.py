@@ -16,8 +16,6 @@ from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.pending_connection import Opening
 
-__all__ = ["connect"]
-
 # The first and the longest pause between attempts while nobody listens yet, in seconds.
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.25
@@ -79,7 +77,7 @@ def _connect(
 
 
 class _Unreachable(Exception):
-    """Nobody answers at the address for now, or the one who listens has no room (`is_busy`)."""
+    """Nobody answers at the address yet, or the listener has no room (`is_busy`)."""
 
     def __init__(self, reason: str, is_busy: bool) -> None:
         super().__init__(reason)

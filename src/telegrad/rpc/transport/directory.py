@@ -19,8 +19,6 @@ from pathlib import Path
 
 from telegrad.errors import Refused, UsageError
 
-__all__ = ["PrivateDirectory", "check_private_directory", "remove_abandoned_socket"]
-
 _PREFIX = "telegrad-"
 _LOCK = "telegrad.lock"
 # Bytes of a Unix socket's path, on Linux 107; 103 on other systems.

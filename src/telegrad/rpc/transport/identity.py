@@ -11,8 +11,6 @@ from telegrad.rpc.security.key_file import KeySource
 from telegrad.rpc.security.tls import Contexts, CredentialSource
 from telegrad.rpc.transport.address import Address
 
-__all__ = ["Identity"]
-
 
 class Identity(msgspec.Struct, frozen=True):
     """One worker's name, incarnation, key and certificate.

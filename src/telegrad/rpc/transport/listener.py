@@ -29,8 +29,6 @@ from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.pending_connection import Opening
 from telegrad.rpc.transport.user import peer_process
 
-__all__ = ["Listener", "listen"]
-
 _log = logging.getLogger("telegrad.rpc")
 
 _BACKLOG = 512

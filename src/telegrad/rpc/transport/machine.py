@@ -4,8 +4,6 @@ import hashlib
 import os
 from pathlib import Path
 
-__all__ = ["this_machine"]
-
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SPACES = ("mnt", "net")
 

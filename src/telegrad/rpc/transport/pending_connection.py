@@ -38,8 +38,6 @@ from telegrad.rpc.transport.secure import SecureConnection
 from telegrad.rpc.transport.segments import SEGMENTS
 from telegrad.rpc.transport.user import check_same_user
 
-__all__ = ["Opening"]
-
 _TLS_ADVICE = (
     "expected a peer with TLS 1.3 and a certificate of this cluster's authority that has not "
     "expired and was not revoked (`telegrad keygen`), or one by this cluster's key"

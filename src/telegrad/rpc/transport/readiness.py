@@ -6,8 +6,6 @@ import time
 
 from telegrad.rpc.timeouts import LONGEST_WAIT
 
-__all__ = ["is_ready"]
-
 
 def is_ready(fd: int, deadline: float, *, for_write: bool) -> bool:
     """Wait until the descriptor can be written to, or read; say whether that was so in time."""

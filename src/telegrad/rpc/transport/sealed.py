@@ -24,8 +24,6 @@ from telegrad.rpc.security.handshake import Agreement
 from telegrad.rpc.security.keys import SessionKeys
 from telegrad.rpc.transport.connection import Buffer, PlainConnection, Unsent
 
-__all__ = ["RECORD_BYTES", "SealedConnection"]
-
 RECORD_BYTES = 64 << 10
 """The largest payload of a record: hashed while it is in the processor's cache."""
 

@@ -20,8 +20,6 @@ from telegrad.rpc.security.handshake import Agreement
 from telegrad.rpc.transport.connection import Buffer, Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
 
-__all__ = ["SecureConnection"]
-
 # Small buffers are joined into one record; large ones go in pieces, so that a reader gets its turn.
 _JOINED_BYTES = 16 << 10
 _PIECE_BYTES = 256 << 10

@@ -38,8 +38,6 @@ import msgspec
 
 from telegrad.errors import ProtocolViolation
 
-__all__ = ["SEGMENTS", "SMALLEST_SEGMENT", "TURNS_UP_TO", "Segment", "SegmentMap", "SegmentPool"]
-
 SEGMENTS = (
     hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS") and hasattr(mmap, "MADV_REMOVE")
 )

@@ -10,8 +10,6 @@ import struct
 
 from telegrad.errors import AuthenticationFailed
 
-__all__ = ["check_same_user", "peer_process"]
-
 # Linux: process, user, group.
 _UCRED = struct.Struct("3i")
 # macOS and the BSDs, a socket option of the level 0: version, user (and groups, not wanted).

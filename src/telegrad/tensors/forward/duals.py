@@ -28,17 +28,6 @@ from telegrad.tensors.recording.op_node import OpNode, OutputNode, variant
 from telegrad.tensors.recording.saved_values import stored_result
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
-__all__ = [
-    "alias",
-    "alias_node",
-    "attach",
-    "carry_tangents",
-    "join",
-    "restricted",
-    "split",
-    "without_history",
-]
-
 ALIAS = Primitive("alias", vjp=(SAME,), jvp=(SAME,))
 """The same value as another Tensor."""
 

@@ -22,8 +22,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import Any, Final
 
-__all__ = ["LEVELS", "Depth", "Level", "Tangents"]
-
 Depth = tuple[int, int]
 """A time of the clock below, and the number of the process."""
 

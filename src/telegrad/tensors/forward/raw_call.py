@@ -25,8 +25,6 @@ from telegrad.rules.primitive import Word
 from telegrad.tensors.forward.levels import Level, Tangents
 from telegrad.tensors.late_bound import late_bound
 
-__all__ = ["push_any", "push_one", "push_two"]
-
 _ndarray = np.ndarray
 _new, _empty, _ref = object.__new__, dict.__new__, weakref.ref
 

@@ -20,8 +20,6 @@ from telegrad.tensors.forward.raw_call import push_any
 from telegrad.tensors.recording.op_node import OpNode, variant
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
-__all__ = ["apply_raw_dual"]
-
 _ndarray = np.ndarray
 _FLOAT32, _FLOAT64 = np.dtype("float32"), np.dtype("float64")
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from telegrad.errors import DTypeError
 
-__all__ = ["refuse_masked"]
-
 
 def refuse_masked(array: Any) -> None:
     """Raise for a masked array of which something is masked."""

@@ -8,6 +8,7 @@ writing into ``out=``, raises an error that names it; nothing is computed outsid
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,6 @@ from telegrad.errors import NotDifferentiable, UsageError
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.numpy.functions import FUNCTIONS
 from telegrad.tensors.numpy.ufuncs import ACCUMULATIONS, REDUCTIONS, function_of
-
-__all__ = ["NumpyProtocols"]
 
 
 class NumpyProtocols:
@@ -47,7 +46,9 @@ class NumpyProtocols:
         if not all(issubclass(kind, (NumpyProtocols, np.ndarray, np.generic)) for kind in types):
             return NotImplemented
         module = func.__module__.replace("numpy", "np", 1)
-        return _served(f"{module}.{func.__name__}", FUNCTIONS.get(func), args, options)
+        found = FUNCTIONS.get(func)
+        served = None if found is None else partial(found, late_bound.namespace)
+        return _served(f"{module}.{func.__name__}", served, args, options)
 
 
 def _is_default(key: str, value: Any) -> bool:

@@ -9,8 +9,6 @@ import numpy as np
 
 from telegrad.tensors.late_bound import late_bound
 
-__all__ = ["ACCUMULATIONS", "REDUCTIONS", "UFUNCS", "function_of"]
-
 _SAME_NAME = (
     *(np.add, np.subtract, np.multiply, np.divide, np.floor_divide, np.remainder),
     *(np.negative, np.positive, np.square, np.reciprocal, np.sqrt, np.hypot, np.matmul, np.vecdot),

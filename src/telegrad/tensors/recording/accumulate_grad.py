@@ -5,8 +5,6 @@ from typing import Any, ClassVar
 
 from telegrad.graph import Handle, hooks_of
 
-__all__ = ["AccumulateGrad"]
-
 
 class AccumulateGrad:
     """A leaf as ``next_functions`` shows it: the place where its gradient accumulates."""

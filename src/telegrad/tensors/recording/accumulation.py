@@ -14,8 +14,6 @@ from telegrad.tensors.recording.hooked import run_accumulated
 from telegrad.tensors.recording.modes import Recording
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
-__all__ = ["accumulate", "own"]
-
 
 def _count_held(holder: list[Any]) -> int:
     value = holder[0]

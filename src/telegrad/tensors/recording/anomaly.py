@@ -2,8 +2,6 @@
 
 import traceback
 
-__all__ = ["where_recorded"]
-
 
 def where_recorded() -> list[str]:
     """Return the user's stack at this call, innermost last, without telegrad's own frames."""

@@ -7,8 +7,6 @@ from telegrad.graph import Node, NodeHooks, next_key
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.op_node import OutputNode
 
-__all__ = ["CallNode"]
-
 
 class CallNode(Hooked):
     """A node with any number of results; derived classes pull, and fill `outputs` in."""

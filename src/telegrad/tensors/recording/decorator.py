@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 
 from telegrad.errors import UsageError
 
-__all__ = ["decorated"]
-
 Scopes: TypeAlias = Callable[[], AbstractContextManager[Any]]
 """Makes a scope that was not entered yet."""
 

@@ -23,8 +23,6 @@ from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET
 if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
-__all__ = ["binary", "product", "reversed_binary", "total", "unary"]
-
 _ndarray = np.ndarray
 # Without complex: 3 + 0j equals 3, and must not be taken for it.
 _NUMBERS = frozenset((int, float, bool))

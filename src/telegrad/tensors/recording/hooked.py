@@ -12,15 +12,6 @@ from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.shared import unshared
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = [
-    "BoundaryStruct",
-    "Hooked",
-    "HookedStruct",
-    "run_accumulated",
-    "run_on_node",
-    "run_on_value",
-]
-
 
 class Hooked:
     """Mixed into every kind of node that is no leaf; needs only a writable ``hooks``."""

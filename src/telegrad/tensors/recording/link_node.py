@@ -15,8 +15,6 @@ from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.hooked import HookedStruct
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
-__all__ = ["LinkNode", "link"]
-
 
 class LinkNode(HookedStruct, eq=False):
     """Passes the cotangent on to what the gradient was computed from, if that has a history."""

@@ -12,23 +12,6 @@ import msgspec
 
 from telegrad.tensors.recording.decorator import decorated
 
-__all__ = [
-    "MODE",
-    "PLAIN",
-    "QUIET",
-    "Mode",
-    "ModeScope",
-    "Recording",
-    "SetAtOnce",
-    "enable_grad",
-    "inference_mode",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "no_grad",
-    "recording",
-    "set_grad_enabled",
-]
-
 
 class Mode(msgspec.Struct, frozen=True):
     """How operations are recorded."""

@@ -31,8 +31,6 @@ from telegrad.tensors.recording.link_node import link
 from telegrad.tensors.recording.saved_values import restored
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["OpNode", "OutputNode", "variant"]
-
 
 class _Optional(msgspec.Struct, eq=False, kw_only=True, weakref=True):
     fits: Any = None

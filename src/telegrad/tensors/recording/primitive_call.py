@@ -23,8 +23,6 @@ from telegrad.tensors.recording.saved_values import needs_storing, stored
 from telegrad.tensors.shared import SharedArray, plain, shared_as
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
-__all__ = ["apply", "apply_several"]
-
 _mode = MODE.get
 _ndarray = np.ndarray
 

@@ -16,8 +16,6 @@ from telegrad.tensors.recording.modes import Mode
 from telegrad.tensors.shared import SharedArray, plain
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["has_tangents", "needs_storing", "restored", "stored", "stored_result"]
-
 
 class _Packed:
     __slots__ = ("content", "dtype", "name", "shape", "tangents", "unpack")

@@ -12,8 +12,6 @@ from telegrad.testing.simulation.inbox import Inbox
 if TYPE_CHECKING:
     from telegrad.testing.simulation.host import SimulatedHost
 
-__all__ = ["SimulatedEndpoint"]
-
 
 class SimulatedEndpoint(Endpoint):
     """Frames go to the `other` end by way of the simulation, as copies."""

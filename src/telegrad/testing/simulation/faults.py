@@ -4,8 +4,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["CrashPoint", "Faults"]
-
 CrashPoint = Literal["before send", "during execution", "before answer"]
 
 

@@ -18,8 +18,6 @@ from telegrad.testing.simulation.strand import SimulatedCrash, Strand
 if TYPE_CHECKING:
     from telegrad.testing.simulation.simulation import Simulation
 
-__all__ = ["SimulatedHost"]
-
 
 class SimulatedHost:
     """One worker's part of the simulation. `paused_until`: its process is stopped until then."""

@@ -18,8 +18,6 @@ from telegrad.rpc.wire.frames import CALL, CREATES, REFUSED, SERVICE, Frame
 if TYPE_CHECKING:
     from telegrad.testing.simulation.endpoint import SimulatedEndpoint
 
-__all__ = ["Inbox"]
-
 
 class _Waiting(msgspec.Struct, eq=False):
     nbytes: int

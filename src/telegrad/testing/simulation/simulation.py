@@ -25,8 +25,6 @@ from telegrad.testing.simulation.faults import CrashPoint, Faults
 from telegrad.testing.simulation.host import SimulatedHost
 from telegrad.testing.simulation.strand import SimulatedCrash, Strand
 
-__all__ = ["Simulation"]
-
 _HEARTBEATS = (PING, PONG)
 
 
@@ -57,10 +55,6 @@ class Simulation:
         options: Options | Mapping[str, Options] | None = None,
         on_start: Callable[[Worker], object] | None = None,
     ) -> None:
-        """Make workers with ids in the order of the names; `on_start` is called for each.
-
-        With `telegrad.distributed.worker_autograd.attach_autograd` they have distributed autograd.
-        """
         self.seed = seed
         self.faults = faults or Faults()
         self.now = 0.0

@@ -9,8 +9,6 @@ import _thread
 import threading
 from collections.abc import Callable
 
-__all__ = ["SimulatedCrash", "Strand"]
-
 
 class SimulatedCrash(BaseException):
     """The worker that this code runs on has died. Don't catch it: a real one can't be caught."""

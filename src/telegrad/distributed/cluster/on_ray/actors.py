@@ -21,16 +21,6 @@ from telegrad.rpc.options import Options
 from telegrad.rpc.security.keyed_credentials import KeyedCredentials
 from telegrad.rpc.security.keys import ClusterKey
 
-__all__ = [
-    "NAMESPACE",
-    "BoardActor",
-    "ClusterSpec",
-    "RayBoard",
-    "WorkerActor",
-    "board_name",
-    "member_of",
-]
-
 NAMESPACE: Final = "telegrad"
 """Of Ray, where the actors of clusters are found by name."""
 _SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
@@ -93,12 +83,10 @@ class RayBoard:
         return f"RayBoard({self._name!r})"
 
     def post(self, text: str) -> None:
-        """Add a text behind all others."""
         ray = import_module("ray")
         ray.get(self._actor.post.remote(text))
 
     def read(self, start: int) -> list[str]:
-        """Return the texts from a position on; none if there is nothing new."""
         ray = import_module("ray")
         found: list[str] = ray.get(self._actor.read.remote(start))
         return found

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from telegrad.distributed.cluster.on_ray.placement import Placement
 
-__all__ = ["judge"]
-
 _log = logging.getLogger("telegrad.cluster")
 _DOUBT: Final = 3.0  # Seconds that Ray has to see that a lost worker's process has ended.
 _PAUSE: Final = 0.1

@@ -19,8 +19,6 @@ from telegrad.distributed.cluster.on_ray.actors import (
 from telegrad.distributed.cluster.on_ray.resources import bundle, in_words, rounded
 from telegrad.errors import CallTimeout, UnknownWorker, UsageError, WorkerLost
 
-__all__ = ["Placement"]
-
 _log = logging.getLogger("telegrad.cluster")
 _PROGRESS: Final = 5.0  # Seconds between two words on what is being waited for.
 

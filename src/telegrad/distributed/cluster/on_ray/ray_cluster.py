@@ -29,8 +29,6 @@ from telegrad.rpc.security.keys import KEY_BYTES, ClusterKey
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
-__all__ = ["RayCluster"]
-
 
 class RayCluster(Cluster):
     """Workers as actors of Ray, in a `with` statement.
@@ -119,7 +117,6 @@ class RayCluster(Cluster):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has started and not ended."""
         return self._membership is not None
 
     @property
@@ -131,7 +128,6 @@ class RayCluster(Cluster):
 
     @property
     def names(self) -> list[str]:
-        """All workers, in the order of their ids."""
         return [self._me, *self._spec.resources]
 
     def actor(self, name: str) -> Any:
@@ -139,7 +135,6 @@ class RayCluster(Cluster):
         return self._placement.actor(name)
 
     def start(self) -> Self:
-        """Start the workers; return when all are up."""
         if self._membership is not None:
             raise UsageError("the cluster is running already")
         try:
@@ -212,7 +207,6 @@ class RayCluster(Cluster):
         return info
 
     def remove(self, name: str) -> None:
-        """End a worker; its name is unknown afterwards."""
         _ = self.worker
         if name not in self._spec.resources:
             raise UnknownWorker(
@@ -234,28 +228,20 @@ class RayCluster(Cluster):
                 self._tell(ClusterChange(kind, known))
             return
         name = change.card.name
-        if name in self._spec.resources and not self._is_known(change.card.info):
+        if name in self._spec.resources and self._up.get(name) != change.card.info:
             threading.Thread(
                 target=self._welcome, args=(change.card.info,), name="telegrad-ray", daemon=True
             ).start()
-
-    def _is_known(self, info: WorkerInfo) -> bool:
-        known = self._up.get(info.name)
-        return known is not None and known.incarnation == info.incarnation
 
     def _welcome(self, info: WorkerInfo) -> None:
         """Call a worker that has come, or is back, so that its loss is seen; then tell."""
         with suppress(PeerError, UsageError):
             self.worker.rpc_sync(info.name, abs, (0,), timeout=self._timeout)
-            known = self._up.get(info.name)
-            if known is not None and known.incarnation != info.incarnation:
-                self._tell(ClusterChange("lost", known, "it has started anew"))
-            self._tell(ClusterChange("came", info))
+            self._tell_came(info)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Any:
         def note() -> None:
-            if self._is_known(who):
-                self._tell(ClusterChange("lost", who, str(error)))
+            self._tell(ClusterChange("lost", who, str(error)))
             if who.name in self._spec.resources:
                 threading.Thread(
                     target=self._judge, args=(who.name,), name="telegrad-ray", daemon=True

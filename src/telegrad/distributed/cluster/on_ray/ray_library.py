@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from telegrad.errors import UsageError
 
-__all__ = ["load_ray"]
-
 _VERSION: Final = "2.60"
 
 

@@ -6,8 +6,6 @@ from typing import Any, Final
 from telegrad.errors import UsageError
 from telegrad.rpc.security.introduction import check_worker_name
 
-__all__ = ["bundle", "checked_resources", "chosen_resources", "in_words", "rounded"]
-
 _RESOURCES: Final = ("num_cpus", "num_gpus", "memory", "resources")
 
 
