@@ -151,22 +151,20 @@ class OrderedTask(Task, eq=False, kw_only=True):
     def count(self, entries: Iterable[Node]) -> None:
         """Rank everything that the entries reach, and note each node's contributors."""
         ranks, expected, joined = self.ranks, self._expected, self.joined
-        stack = list(entries)
-        stack.reverse()
+        stack = [*entries][::-1]
         while stack:
             node = stack.pop()
             if node in ranks:
                 continue
             rank = ranks[node] = len(ranks)
             edges = node.edges if not joined else joined.get(node, node.edges)
-            if edges:
-                for edge in edges:
-                    if edge in expected:
-                        expected[edge].append(rank)
-                        self._summed.add(edge)
-                    else:
-                        expected[edge] = [rank]
-                stack.extend(reversed(edges))
+            for edge in edges:
+                if edge in expected:
+                    expected[edge].append(rank)
+                    self._summed.add(edge)
+                else:
+                    expected[edge] = [rank]
+            stack += edges[::-1]
         if self.is_goal is not None:
             self._skip_all_but(self.is_goal)
 
@@ -218,7 +216,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
         recorded, keep, joined, skipped = self.recorded, self.keep_graph, self.joined, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
         try:
-            while ready or pool is not None:
+            while True:
                 if self._leaving and (self._leaving >= most or clock() >= pause_at):
                     return
                 if ready:
@@ -227,7 +225,8 @@ class OrderedTask(Task, eq=False, kw_only=True):
                     if node.key < 0:
                         if cotangent is not None:
                             is_alone = getrefcount(cotangent) <= _ALONE
-                            self.finish_leaf(node, cotangent, is_alone)
+                            finish = self.deliver if node.hooks is None else self.finish_leaf
+                            finish(node, cotangent, is_alone)
                         continue
                     edges = node.edges if not joined else joined.get(node, node.edges)
                     if not is_plain or cotangent is None or node.hooks is not None:

@@ -47,7 +47,7 @@ from telegrad.errors import GradientError, InternalError, PassAborted, UsageErro
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
-from telegrad.tensors.recording.modes import MODE
+from telegrad.tensors.recording.modes import MODE, QUIET, recording
 
 __all__ = ["PassCoordinator"]
 
@@ -221,13 +221,19 @@ class PassCoordinator:
             local_pass.targets.update(targets)
         context.passes[plan.pass_id] = local_pass
         report = Report()
+        before, place = MODE.get(), CURRENT.set(local_pass.point)
         try:
-            self._run_to_rest(local_pass, partial(local_pass.start, roots), report, None, [])
-            waiting = report.who_waits()
-            if waiting and mode == "fast":
-                raise self._search.unused_calls(local_pass, waiting, report)
-            if waiting:
-                self._correct(local_pass, waiting, report)
+            try:
+                MODE.set(recording(before, plan.recorded))
+                self._run_to_rest(local_pass, partial(local_pass.start, roots), report, None, [])
+                waiting = report.who_waits()
+                if waiting and mode == "fast":
+                    raise self._search.unused_calls(local_pass, waiting, report)
+                if waiting:
+                    self._correct(local_pass, waiting, report)
+            finally:
+                MODE.set(before)
+                CURRENT.reset(place)
             if finish is not None:
                 finish(local_pass)
         except BaseException:
@@ -316,7 +322,6 @@ class PassCoordinator:
     def _find_local_pass(self, raw_plan: Any) -> LocalPass:
         """Return this worker's local pass, made on first contact."""
         plan = as_plan(raw_plan)
-        # For good: the handler of a request has contextvars of its own.
         ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         context = self._contexts.get(plan.context_id)
         local_pass: LocalPass | None = context.passes.get(plan.pass_id)
@@ -331,6 +336,10 @@ class PassCoordinator:
             if plan.pass_id in context.outcomes:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} has ended already")
             first: LocalPass = context.passes.setdefault(plan.pass_id, local_pass)
+        # For good, as above: the handler of a request has contextvars of its own.
+        CURRENT.set(first.point)
+        if not plan.recorded:
+            MODE.set(QUIET)
         return first
 
     def _new_local_pass(self, context: Context, plan: PassPlan) -> LocalPass:
