@@ -3,13 +3,15 @@
 One that is lost is not dialled, as a rule: what it had went with it.
 """
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from telegrad.rpc.peers import Session
 from telegrad.rpc.worker import Worker
 
-__all__ = ["forward", "notify", "reachable"]
+__all__ = ["LateNotice", "forward", "notify", "reachable"]
 
 
 def notify(
@@ -46,7 +48,49 @@ def forward(
     worker: Worker, to: str | int, service: str, header: Any, *, rides: bool = False
 ) -> None:
     """Notify one of several, on a thread of its own if it must be dialled: that may take long."""
-    if isinstance(to, int) or reachable(worker, to) is None:
+    peer = None if isinstance(to, int) else reachable(worker, to)
+    if peer is None:
         worker.host.start(partial(notify, worker, to, service, header))
-    else:
-        notify(worker, to, service, header, rides=rides)
+        return
+    try:
+        worker.outgoing.notify(peer, service, header, rides)
+    except Exception:
+        # As in `notify`.
+        return
+
+
+class LateNotice:
+    """A notice to several that has time: it goes before the next frame (``Outgoing.ride``).
+
+    Who has more to say to them by then takes it, and says both at once. It does so alone, or hears
+    that they have been notified: that comes first, as it came first here.
+    """
+
+    __slots__ = ("_lock", "_others", "_say", "header", "service")
+
+    def __init__(
+        self,
+        lock: AbstractContextManager[Any],
+        others: Sequence[str],
+        service: str,
+        header: list[Any],
+        say: Callable[[Sequence[str], list[Any]], None],
+    ) -> None:
+        self._lock = lock
+        self._others = others
+        self.service = service
+        self.header = header
+        self._say = say
+
+    def flush(self) -> None:
+        """Notify those who have not been."""
+        with self._lock:
+            if self._others:
+                self._say(self._others, self.header)
+            self._others = ()
+
+    def take(self) -> Sequence[str]:
+        """Return those who have not been notified: the caller does it."""
+        with self._lock:
+            others, self._others = self._others, ()
+            return others

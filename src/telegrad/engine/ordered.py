@@ -151,7 +151,15 @@ class OrderedTask(Task, eq=False, kw_only=True):
     def count(self, entries: Iterable[Node]) -> None:
         """Rank everything that the entries reach, and note each node's contributors."""
         ranks, expected, joined = self.ranks, self._expected, self.joined
-        stack = [*entries][::-1]
+        stack = [*entries]
+        if len(stack) == 1 and self.is_goal is None:
+            # A chain has nothing to sum, so nobody asks for its ranks.
+            (node,) = stack
+            while len(edges := node.edges if not joined else joined.get(node, node.edges)) == 1:
+                (node,) = edges
+            if not edges:
+                return
+        stack.reverse()
         while stack:
             node = stack.pop()
             if node in ranks:
@@ -216,7 +224,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
         recorded, keep, joined, skipped = self.recorded, self.keep_graph, self.joined, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
         try:
-            while True:
+            while ready or pool is not None:
                 if self._leaving and (self._leaving >= most or clock() >= pause_at):
                     return
                 if ready:
@@ -225,8 +233,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
                     if node.key < 0:
                         if cotangent is not None:
                             is_alone = getrefcount(cotangent) <= _ALONE
-                            finish = self.deliver if node.hooks is None else self.finish_leaf
-                            finish(node, cotangent, is_alone)
+                            self.finish_leaf(node, cotangent, is_alone)
                         continue
                     edges = node.edges if not joined else joined.get(node, node.edges)
                     if not is_plain or cotangent is None or node.hooks is not None:
@@ -340,7 +347,8 @@ class OrderedTask(Task, eq=False, kw_only=True):
 
     def drop_dead(self) -> None:
         """Have each live node expect only what has come and what live nodes will send."""
-        coming = {self.ranks[node] for nodes in (self.done, self.live) for node in nodes}
+        nodes = (*self.done, *self.live) if self.ranks else ()
+        coming = {self.ranks[node] for node in nodes}
         for node in self.live:
             expected = self._expected.get(node)
             if expected is None:

@@ -14,7 +14,7 @@ A loss is that of a connection: what came over a later one stays. So a home that
 still have a context that others have dropped: before it shows gradients it asks them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -35,10 +35,6 @@ RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.lease_held"
 HOME_LOST: Final = "autograd.home_lost"
 FORSAKEN: Final = "autograd.forsaken"
-RELEASED: Final = (
-    "was under way when the context was released: leave the `with context()` block after the "
-    "backward pass"
-)
 
 
 class _Release(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -70,30 +66,22 @@ class Leases:
 
         `notified` are the home and those that it notifies itself; none if another released it.
         """
-        context = self._drop(context_id)
+        context = self._contexts.drop(context_id)
         if context is None:
             return
-        worker = self._worker
+        worker, late = self._worker, context.late
         others = self._others(context, heard_from, *notified)
+        unheard: Sequence[str] = () if late is None else late.take()
         if context.home_id == worker.id:
-            near = [name for name in others if reachable(worker, name) is not None]
-            notified = [worker.name, *near]
+            notified = [worker.name, *[name for name in others if reachable(worker, name)]]
         elif not notified:
             # The worker that released it may have died before it notified the home.
             forward(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
-            forward(worker, name, RELEASE, [context_id, notified], rides=True)
-
-    def _drop(self, context_id: int, lost: str | None = None) -> Context | None:
-        """Forget a context here; `lost` says which loss took it, for those who ask for it later."""
-        context = self._contexts.drop(context_id, lost)
-        if context is not None:
-            with context.lock:
-                # A local pass that is made later sees under this lock that it is released.
-                passes = list(context.passes.values())
-            for local_pass in passes:
-                local_pass.abort(RELEASED if lost is None else f"was under way when {lost}")
-        return context
+            if late is not None and name in unheard:
+                forward(worker, name, late.service, [*late.header, notified], rides=True)
+            else:
+                forward(worker, name, RELEASE, [context_id, notified], rides=True)
 
     def _others(self, context: Context, *heard: str | None) -> list[str]:
         """Return the workers that this one knows in a context, but for those who have heard."""
@@ -126,7 +114,9 @@ class Leases:
 
     def _drop_lost(self, context_id: int, why: str) -> None:
         """Forget a context whose home was lost here, and have the others ask the home."""
-        context = self._drop(context_id, f"worker {self._worker.name!r} lost its home ({why})")
+        context = self._contexts.drop(
+            context_id, f"worker {self._worker.name!r} lost its home ({why})"
+        )
         if context is not None:
             for name in self._others(context):
                 forward(self._worker, name, HOME_LOST, context_id)

@@ -13,7 +13,10 @@ home of the context stands in for it, which a context does not outlive:
 3. A worker that loses the root of a pass that committed forwards that; so does everyone who hears
    it from anyone but the root. An abort is forwarded by everyone who hears of it (``_forward``).
 4. A worker that hears both, or hears of a commit and can't keep its gradients, releases the
-   context, and has the home do so: then nobody has any gradients of it (``_on_outcome``).
+   context, and has the home do so: then nobody has any gradients of it (``_hear``).
+
+Where the root is the home all this is not needed, and the notice of a commit has time: nobody else
+decides, and what is asked for after the commit is asked in a later frame.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +27,7 @@ import msgspec
 
 from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context, Contexts
 from telegrad.distributed.contexts.leases import Leases
-from telegrad.distributed.notices import forward, notify
+from telegrad.distributed.notices import LateNotice, forward, notify, reachable
 from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.errors import WorkerLost
 from telegrad.rpc.calls.service import ServiceRequest
@@ -46,6 +49,8 @@ class _Outcome(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     committed: bool
     missed: list[str | int]
     """Who has not heard of it; the home may be known by its id alone."""
+    notified: list[str] | None = None
+    """Of a commit: the context is released as well, and these hear so from its home."""
 
 
 class _InDoubt(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -92,7 +97,15 @@ class PassCommit:
             met.remove(self._worker.name)
         notice = [context.id, pass_id, committed, []]
         if self._is_home(context):
-            self._notify_each(met, notice)
+            if committed and met and context.known.keys() >= {*met}:
+                # The gradients are asked for after it. Most often the context is released first.
+                if context.late is not None:
+                    context.late.flush()
+                late = LateNotice(context.lock, met, OUTCOME, notice, self._notify_soon)
+                context.late = late
+                self._worker.outgoing.ride(late)
+            else:
+                self._notify_each(met, notice)
             return
         met = [name for name in met if not context.is_home(name)]
         is_heard = False
@@ -113,9 +126,15 @@ class PassCommit:
             pass
         return False
 
+    def _notify_soon(self, others: Sequence[str], notice: list[Any]) -> None:
+        if all(reachable(self._worker, name) for name in others):
+            self._notify_each(others, notice)
+        else:
+            # Who says so may be about to send, or the timers: one that must be dialled takes long.
+            self._start(self._notify_each, others, notice)
+
     def _notify_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
         context_id, pass_id, committed, _ = notice
-        # The gradients of a commit are asked for after it: the notice rides.
         worker = self._worker
         missed = [to for to in others if not notify(worker, to, OUTCOME, notice, rides=committed)]
         if missed and committed:
@@ -153,13 +172,21 @@ class PassCommit:
 
     def _on_outcome(self, request: ServiceRequest) -> None:
         outcome = _as_outcome(request.header)
+        try:
+            self._hear(request, outcome)
+        finally:
+            if outcome.notified is not None:
+                self._leases.release(outcome.context_id, request.frm.name, outcome.notified)
+
+    def _hear(self, request: ServiceRequest, outcome: _Outcome) -> None:
         context_id, pass_id, committed = outcome.context_id, outcome.pass_id, outcome.committed
         context = self._contexts.find(context_id)
         if context is None:
             request.reply()
             return
-        for name in self._known_among(outcome.missed):
-            forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
+        if outcome.missed:
+            for name in self._known_among(outcome.missed):
+                forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
         try:
             is_news = self._end_here(context, pass_id, committed)
         except BaseException:

@@ -246,11 +246,9 @@ class LocalPass(msgspec.Struct, eq=False):
     @property
     def is_paused(self) -> bool:
         """Whether there is more to run; what is to leave should not wait for it."""
-        if self._task.ready:
+        if self._task.ready or (self._region_pool is not None and self._region_pool.under_way > 0):
             return True
-        if self._loans and any(each.is_waiting for each in [*self._loans.values()]):
-            return True
-        return self._region_pool is not None and self._region_pool.under_way > 0
+        return bool(self._loans) and any(each.is_waiting for each in [*self._loans.values()])
 
     def size_of(self, message_id: int) -> int | None:
         """Return how many tensors a message from here had; None if it is not known here."""
