@@ -3,10 +3,12 @@
 One that is lost is not dialled, as a rule: what it had went with it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from telegrad.rpc.peers import Session
 from telegrad.rpc.worker import Worker
@@ -48,49 +50,33 @@ def forward(
     worker: Worker, to: str | int, service: str, header: Any, *, rides: bool = False
 ) -> None:
     """Notify one of several, on a thread of its own if it must be dialled: that may take long."""
-    peer = None if isinstance(to, int) else reachable(worker, to)
-    if peer is None:
+    if isinstance(to, int) or reachable(worker, to) is None:
         worker.host.start(partial(notify, worker, to, service, header))
-        return
-    try:
-        worker.outgoing.notify(peer, service, header, rides)
-    except Exception:
-        # As in `notify`.
-        return
+    else:
+        notify(worker, to, service, header, rides=rides)
 
 
-class LateNotice:
+class LateNotice(msgspec.Struct, eq=False):
     """A notice to several that has time: it goes before the next frame (``Outgoing.ride``).
 
-    Who has more to say to them by then takes it, and says both at once. It does so alone, or hears
-    that they have been notified: that comes first, as it came first here.
+    Who has more to say to them by then takes it, and says both at once.
     """
 
-    __slots__ = ("_lock", "_others", "_say", "header", "service")
-
-    def __init__(
-        self,
-        lock: AbstractContextManager[Any],
-        others: Sequence[str],
-        service: str,
-        header: list[Any],
-        say: Callable[[Sequence[str], list[Any]], None],
-    ) -> None:
-        self._lock = lock
-        self._others = others
-        self.service = service
-        self.header = header
-        self._say = say
+    worker: Worker
+    lock: AbstractContextManager[Any]
+    others: Sequence[str]
+    service: str
+    header: list[Any]
 
     def flush(self) -> None:
         """Notify those who have not been."""
-        with self._lock:
-            if self._others:
-                self._say(self._others, self.header)
-            self._others = ()
+        with self.lock:
+            for name in self.others:
+                forward(self.worker, name, self.service, self.header, rides=True)
+            self.others = ()
 
     def take(self) -> Sequence[str]:
         """Return those who have not been notified: the caller does it."""
-        with self._lock:
-            others, self._others = self._others, ()
+        with self.lock:
+            others, self.others = self.others, ()
             return others

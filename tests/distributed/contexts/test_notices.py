@@ -101,15 +101,15 @@ def test_a_commit_is_told_though_another_who_took_part_was_lost_meanwhile(simula
 
 
 def test_a_late_notice_is_said_once_by_one_of_two():
-    said = []
-
-    def late():
-        return LateNotice(threading.RLock(), ["b"], "service", [1], lambda *what: said.append(what))
-
-    first, second = late(), late()
-    first.flush()
-    assert list(first.take()) == []
-    assert list(second.take()) == ["b"]
-    second.flush()
-    first.flush()
-    assert said == [(["b"], [1])]
+    with neighbours("a", "b") as (a, b):
+        heard = []
+        b.register_service("late", lambda request: heard.append(request.header), inline=True)
+        assert a.rpc_sync("b", abs, (-1,)) == 1
+        first, second = (LateNotice(a, threading.RLock(), ["b"], "late", [n]) for n in (1, 2))
+        first.flush()
+        assert list(first.take()) == []
+        assert list(second.take()) == ["b"]
+        second.flush()
+        first.flush()
+        assert a.rpc_sync("b", abs, (-1,)) == 1
+        assert heard == [[1]]

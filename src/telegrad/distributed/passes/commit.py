@@ -13,7 +13,7 @@ home of the context stands in for it, which a context does not outlive:
 3. A worker that loses the root of a pass that committed forwards that; so does everyone who hears
    it from anyone but the root. An abort is forwarded by everyone who hears of it (``_forward``).
 4. A worker that hears both, or hears of a commit and can't keep its gradients, releases the
-   context, and has the home do so: then nobody has any gradients of it (``_hear``).
+   context, and has the home do so: then nobody has any gradients of it (``_on_outcome``).
 
 Where the root is the home all this is not needed, and the notice of a commit has time: nobody else
 decides, and what is asked for after the commit is asked in a later frame.
@@ -27,7 +27,7 @@ import msgspec
 
 from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context, Contexts
 from telegrad.distributed.contexts.leases import Leases
-from telegrad.distributed.notices import LateNotice, forward, notify, reachable
+from telegrad.distributed.notices import LateNotice, forward, notify
 from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.errors import WorkerLost
 from telegrad.rpc.calls.service import ServiceRequest
@@ -98,12 +98,11 @@ class PassCommit:
         notice = [context.id, pass_id, committed, []]
         if self._is_home(context):
             if committed and met and context.known.keys() >= {*met}:
-                # The gradients are asked for after it. Most often the context is released first.
+                # The gradients are asked for after it. Who is lost by then drops the context.
                 if context.late is not None:
                     context.late.flush()
-                late = LateNotice(context.lock, met, OUTCOME, notice, self._notify_soon)
-                context.late = late
-                self._worker.outgoing.ride(late)
+                context.late = LateNotice(self._worker, context.lock, met, OUTCOME, notice)
+                self._worker.outgoing.ride(context.late)
             else:
                 self._notify_each(met, notice)
             return
@@ -125,13 +124,6 @@ class PassCommit:
             # Lost, or cut off: it may hear of it from the others.
             pass
         return False
-
-    def _notify_soon(self, others: Sequence[str], notice: list[Any]) -> None:
-        if all(reachable(self._worker, name) for name in others):
-            self._notify_each(others, notice)
-        else:
-            # Who says so may be about to send, or the timers: one that must be dialled takes long.
-            self._start(self._notify_each, others, notice)
 
     def _notify_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
         context_id, pass_id, committed, _ = notice
@@ -172,38 +164,34 @@ class PassCommit:
 
     def _on_outcome(self, request: ServiceRequest) -> None:
         outcome = _as_outcome(request.header)
-        try:
-            self._hear(request, outcome)
-        finally:
-            if outcome.notified is not None:
-                self._leases.release(outcome.context_id, request.frm.name, outcome.notified)
-
-    def _hear(self, request: ServiceRequest, outcome: _Outcome) -> None:
         context_id, pass_id, committed = outcome.context_id, outcome.pass_id, outcome.committed
         context = self._contexts.find(context_id)
         if context is None:
             request.reply()
-            return
-        if outcome.missed:
-            for name in self._known_among(outcome.missed):
-                forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
-        try:
-            is_news = self._end_here(context, pass_id, committed)
-        except BaseException:
-            # Others have kept theirs, or will.
-            self._leases.release(context.id)
-            raise
-        request.reply()
-        if is_news:
-            # Of a commit the root notifies all who took part, but may not reach them; of an abort
-            # only its own peers.
-            is_from_root = request.frm.id == maker_of(pass_id)
-            if not committed or not is_from_root or pass_id in context.in_doubt:
-                self._forward(context, pass_id, committed, request.frm.name)
-        elif context.outcomes[pass_id] != committed:
-            # The root, which could not reach the home, died as it notified others of the commit,
-            # and the home aborted before it heard of that: some have the gradients, so nobody may.
-            self._leases.release(context.id)
+        else:
+            if outcome.missed:
+                for name in self._known_among(outcome.missed):
+                    forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
+            try:
+                is_news = self._end_here(context, pass_id, committed)
+            except BaseException:
+                # Others have kept theirs, or will.
+                self._leases.release(context.id)
+                raise
+            request.reply()
+            if is_news:
+                # Of a commit the root notifies all who took part, but may not reach them; of an
+                # abort only its own peers.
+                is_from_root = request.frm.id == maker_of(pass_id)
+                if not committed or not is_from_root or pass_id in context.in_doubt:
+                    self._forward(context, pass_id, committed, request.frm.name)
+            elif context.outcomes[pass_id] != committed:
+                # The root, which could not reach the home, died as it notified others of the
+                # commit, and the home aborted before it heard of that: some have the gradients, so
+                # nobody may.
+                self._leases.release(context.id)
+        if outcome.notified is not None:
+            self._leases.release(context_id, request.frm.name, outcome.notified)
 
     def _known_among(self, missed: Iterable[str | int]) -> list[str]:
         """Return the workers of a list that came, each once: there are as many as there are."""

@@ -63,9 +63,6 @@ class GradientCodec:
                 if value is None:
                     continue
                 places.append(place)
-                if type(value) is np.ndarray:
-                    arrays.append(value)
-                    continue
                 if _outside(value) is not None:
                     sent = next(packed)
                     if type(sent) is np.ndarray:
