@@ -75,8 +75,9 @@ class LateNotice(msgspec.Struct, eq=False):
                 forward(self.worker, name, self.service, self.header, rides=True)
             self.others = ()
 
-    def take(self) -> Sequence[str]:
-        """Return those who have not been notified: the caller does it."""
+    def take(self) -> bool:
+        """Return whether they have not been notified: the caller does it then."""
         with self.lock:
             others, self.others = self.others, ()
-            return others
+        self.worker.outgoing.rides.pop(self, None)
+        return bool(others)

@@ -107,8 +107,8 @@ def test_a_late_notice_is_said_once_by_one_of_two():
         assert a.rpc_sync("b", abs, (-1,)) == 1
         first, second = (LateNotice(a, threading.RLock(), ["b"], "late", [n]) for n in (1, 2))
         first.flush()
-        assert list(first.take()) == []
-        assert list(second.take()) == ["b"]
+        assert not first.take()
+        assert second.take()
         second.flush()
         first.flush()
         assert a.rpc_sync("b", abs, (-1,)) == 1

@@ -230,8 +230,8 @@ class Contexts:
         context.released = True
         return context
 
-    def drop(self, context_id: int, lost: str | None = None) -> Context | None:
-        """Forget a context and all that it kept; abort its passes.
+    def drop(self, context_id: int, lost: str | None = None, committed: int = 0) -> Context | None:
+        """Forget a context and all that it kept; abort its passes, but for one that has committed.
 
         `lost` says which loss took it, if one did, for those who ask for it later.
         """
@@ -253,10 +253,11 @@ class Contexts:
                 # They go after the lock is free, since users' code may go with them.
                 gradients, found.gradients = found.gradients, {}
                 # A local pass that is made later sees under this lock that it is released.
-                passes = [*found.passes.values()]
+                passes = found.passes.copy()
             del gradients
-            for local_pass in passes:
-                local_pass.abort(RELEASED if lost is None else f"was under way when {lost}")
+            for pass_id, local_pass in passes.items():
+                if pass_id != committed:
+                    local_pass.abort(RELEASED if lost is None else f"was under way when {lost}")
         return found
 
     def all(self) -> list[Context]:

@@ -14,7 +14,7 @@ A loss is that of a connection: what came over a later one stays. So a home that
 still have a context that others have dropped: before it shows gradients it asks them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -41,6 +41,8 @@ class _Release(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     context_id: int
     notified: list[str]
     """The workers that hear of its end from the home."""
+    committed: int = 0
+    """A pass of it that has committed just before; 0: none, or they have been told."""
 
 
 _as_release = converter(_Release)
@@ -60,28 +62,31 @@ class Leases:
         worker.on_worker_lost(self._on_lost)
 
     def release(
-        self, context_id: int, heard_from: str | None = None, notified: Iterable[str] = ()
+        self,
+        context_id: int,
+        heard_from: str | None = None,
+        notified: Iterable[str] = (),
+        committed: int = 0,
     ) -> None:
         """Forget a context here and on every worker it reached from here.
 
         `notified` are the home and those that it notifies itself; none if another released it.
+        `committed` is for the others as well: see ``_Release``.
         """
-        context = self._contexts.drop(context_id)
+        context = self._contexts.drop(context_id, committed=committed)
         if context is None:
             return
-        worker, late = self._worker, context.late
+        worker = self._worker
+        if context.late is not None and context.late.take():
+            committed = context.late.header[1]
         others = self._others(context, heard_from, *notified)
-        unheard: Sequence[str] = () if late is None else late.take()
         if context.home_id == worker.id:
             notified = [worker.name, *[name for name in others if reachable(worker, name)]]
         elif not notified:
             # The worker that released it may have died before it notified the home.
             forward(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
-            if late is not None and name in unheard:
-                forward(worker, name, late.service, [*late.header, notified], rides=True)
-            else:
-                forward(worker, name, RELEASE, [context_id, notified], rides=True)
+            forward(worker, name, RELEASE, [context_id, notified, committed], rides=True)
 
     def _others(self, context: Context, *heard: str | None) -> list[str]:
         """Return the workers that this one knows in a context, but for those who have heard."""
@@ -91,7 +96,18 @@ class Leases:
 
     def _on_release(self, request: ServiceRequest) -> None:
         release = _as_release(request.header)
-        self.release(release.context_id, request.frm.name, release.notified)
+        context_id, committed = release.context_id, release.committed
+        context = self._contexts.find(context_id)
+        local_pass = context.passes.get(committed) if committed and context else None
+        try:
+            self.release(context_id, request.frm.name, release.notified, committed)
+            if local_pass is not None:
+                # Its gradients are gone with the context, but not what its values retained.
+                local_pass.commit()
+        except BaseException:
+            if local_pass is not None:
+                local_pass.abort()
+            raise
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
         gone: list[int] = []

@@ -49,8 +49,6 @@ class _Outcome(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     committed: bool
     missed: list[str | int]
     """Who has not heard of it; the home may be known by its id alone."""
-    notified: list[str] | None = None
-    """Of a commit: the context is released as well, and these hear so from its home."""
 
 
 class _InDoubt(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -168,30 +166,27 @@ class PassCommit:
         context = self._contexts.find(context_id)
         if context is None:
             request.reply()
-        else:
-            if outcome.missed:
-                for name in self._known_among(outcome.missed):
-                    forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
-            try:
-                is_news = self._end_here(context, pass_id, committed)
-            except BaseException:
-                # Others have kept theirs, or will.
-                self._leases.release(context.id)
-                raise
-            request.reply()
-            if is_news:
-                # Of a commit the root notifies all who took part, but may not reach them; of an
-                # abort only its own peers.
-                is_from_root = request.frm.id == maker_of(pass_id)
-                if not committed or not is_from_root or pass_id in context.in_doubt:
-                    self._forward(context, pass_id, committed, request.frm.name)
-            elif context.outcomes[pass_id] != committed:
-                # The root, which could not reach the home, died as it notified others of the
-                # commit, and the home aborted before it heard of that: some have the gradients, so
-                # nobody may.
-                self._leases.release(context.id)
-        if outcome.notified is not None:
-            self._leases.release(context_id, request.frm.name, outcome.notified)
+            return
+        if outcome.missed:
+            for name in self._known_among(outcome.missed):
+                forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
+        try:
+            is_news = self._end_here(context, pass_id, committed)
+        except BaseException:
+            # Others have kept theirs, or will.
+            self._leases.release(context.id)
+            raise
+        request.reply()
+        if is_news:
+            # Of a commit the root notifies all who took part, but may not reach them; of an abort
+            # only its own peers.
+            is_from_root = request.frm.id == maker_of(pass_id)
+            if not committed or not is_from_root or pass_id in context.in_doubt:
+                self._forward(context, pass_id, committed, request.frm.name)
+        elif context.outcomes[pass_id] != committed:
+            # The root, which could not reach the home, died as it notified others of the commit,
+            # and the home aborted before it heard of that: some have the gradients, so nobody may.
+            self._leases.release(context.id)
 
     def _known_among(self, missed: Iterable[str | int]) -> list[str]:
         """Return the workers of a list that came, each once: there are as many as there are."""

@@ -360,12 +360,12 @@ class LocalPass(msgspec.Struct, eq=False):
     # Step 7: all or nothing.
 
     def commit(self) -> None:
-        """Make the staged gradients visible."""
+        """Make the staged gradients visible, unless the context was released with the commit."""
         # Every request has been answered, so no thread runs this pass any more.
         if self.staged:
             self.context.add_gradients(self.staged)
-        if self._loans:
-            self.context.gradients.update(self._given_back())
+        if self._loans and (given := self._given_back()) and not self.context.released:
+            self.context.gradients.update(given)
         if not self.plan.keep_graph:
             self._forget_spent()
         self._task.end()
