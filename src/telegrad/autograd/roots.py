@@ -17,7 +17,8 @@ Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
 def listed(tensors: Any, name: str) -> list[Tensor]:
     if isinstance(tensors, Tensor):
         return [tensors]
-    if not hasattr(tensors, "__iter__") or hasattr(tensors, "__dlpack__"):
+    is_list = type(tensors) is list
+    if not is_list and (not hasattr(tensors, "__iter__") or hasattr(tensors, "__dlpack__")):
         raise DTypeError(
             f"expected a Tensor or a sequence of Tensors as {name}, got {kind_of(tensors)}; make "
             f"one with {way_in(tensors)} and compute with that"

@@ -3,13 +3,17 @@
 One that is lost is not dialled, as a rule: what it had went with it.
 """
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from telegrad.rpc.peers import Session
 from telegrad.rpc.worker import Worker
 
-__all__ = ["forward", "notify", "reachable"]
+__all__ = ["LateNotice", "forward", "notify", "reachable"]
 
 
 def notify(
@@ -50,3 +54,30 @@ def forward(
         worker.host.start(partial(notify, worker, to, service, header))
     else:
         notify(worker, to, service, header, rides=rides)
+
+
+class LateNotice(msgspec.Struct, eq=False):
+    """A notice to several that has time: it goes before the next frame (``Outgoing.ride``).
+
+    Who has more to say to them by then takes it, and says both at once.
+    """
+
+    worker: Worker
+    lock: AbstractContextManager[Any]
+    others: Sequence[str]
+    service: str
+    header: list[Any]
+
+    def flush(self) -> None:
+        """Notify those who have not been."""
+        with self.lock:
+            for name in self.others:
+                forward(self.worker, name, self.service, self.header, rides=True)
+            self.others = ()
+
+    def take(self) -> bool:
+        """Return whether they have not been notified: the caller does it then."""
+        with self.lock:
+            others, self.others = self.others, ()
+        self.worker.outgoing.rides.pop(self, None)
+        return bool(others)

@@ -38,6 +38,7 @@ class WorkerAutograd:
     """Owns the contexts, levels, recorder, coordinator, commit and leases of one worker."""
 
     def __init__(self, worker: Worker) -> None:
+        self.worker = worker
         self.contexts = Contexts(worker.name, self._take_over)
         self.levels = LevelRegistry(worker)
         self.leases = Leases(worker, self.contexts)

@@ -151,7 +151,14 @@ class OrderedTask(Task, eq=False, kw_only=True):
     def count(self, entries: Iterable[Node]) -> None:
         """Rank everything that the entries reach, and note each node's contributors."""
         ranks, expected, joined = self.ranks, self._expected, self.joined
-        stack = list(entries)
+        stack = [*entries]
+        if len(stack) == 1 and self.is_goal is None:
+            # A chain has nothing to sum, so nobody asks for its ranks.
+            (node,) = stack
+            while len(edges := node.edges if not joined else joined.get(node, node.edges)) == 1:
+                (node,) = edges
+            if not edges:
+                return
         stack.reverse()
         while stack:
             node = stack.pop()
@@ -159,14 +166,13 @@ class OrderedTask(Task, eq=False, kw_only=True):
                 continue
             rank = ranks[node] = len(ranks)
             edges = node.edges if not joined else joined.get(node, node.edges)
-            if edges:
-                for edge in edges:
-                    if edge in expected:
-                        expected[edge].append(rank)
-                        self._summed.add(edge)
-                    else:
-                        expected[edge] = [rank]
-                stack.extend(reversed(edges))
+            for edge in edges:
+                if edge in expected:
+                    expected[edge].append(rank)
+                    self._summed.add(edge)
+                else:
+                    expected[edge] = [rank]
+            stack += edges[::-1]
         if self.is_goal is not None:
             self._skip_all_but(self.is_goal)
 
@@ -341,7 +347,8 @@ class OrderedTask(Task, eq=False, kw_only=True):
 
     def drop_dead(self) -> None:
         """Have each live node expect only what has come and what live nodes will send."""
-        coming = {self.ranks[node] for nodes in (self.done, self.live) for node in nodes}
+        nodes = (*self.done, *self.live) if self.ranks else ()
+        coming = {self.ranks[node] for node in nodes}
         for node in self.live:
             expected = self._expected.get(node)
             if expected is None:

@@ -147,6 +147,8 @@ def test_a_pass_stops_at_what_arrived_before_every_input(simulation):
         # The way from z to y leads over c, and no further.
         (found,) = autograd.grad(context_id, (z * y).sum(), y)
         assert value_of(found) == (4 * X * W * W).tolist()
+        # The notice of the commit has time.
+        simulation.sleep(1)
         assert frames_sent(simulation, before) == 3
 
 

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ import msgspec
 
 from telegrad.distributed.contexts.gradient_map import GradientMap
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
+from telegrad.distributed.notices import LateNotice
 from telegrad.errors import ContextError, WorkerLost
 from telegrad.graph import added
 from telegrad.rpc.names import WorkerInfo, maker_of
@@ -30,6 +32,7 @@ __all__ = [
     "BACKWARD_PHASE",
     "CURRENT",
     "ENCLOSING_PASSES",
+    "RELEASED",
     "Context",
     "Contexts",
     "ProgramPoint",
@@ -39,6 +42,11 @@ __all__ = [
 BACKWARD_PHASE: Final = 1 << 62
 """Begins the paths that come after the whole forward program, those of a pass: larger than the
 ordinal of any call."""
+
+RELEASED: Final = (
+    "was under way when the context was released: leave the `with context()` block after the "
+    "backward pass"
+)
 
 _REMEMBERED = 4096  # How many released ids a worker remembers.
 _PATIENCE = 10.0  # Seconds that a new context waits for a step in place.
@@ -70,6 +78,8 @@ class Context(msgspec.Struct, eq=False):
     """The local passes that have neither committed nor aborted, by pass id."""
     outcomes: dict[int, bool] = {}
     """The passes that have ended, and whether they committed: late messages are dropped."""
+    late: LateNotice | None = None
+    """At home: that the pass which was run last from here has committed."""
     in_doubt: dict[int, None] = {}
     """The passes whose outcome another worker has asked for here: it is notified of it."""
     pass_count: int = 0
@@ -134,12 +144,12 @@ class ProgramPoint(msgspec.Struct, eq=False):
 
     context: Context
     path: Path
-    _next: Callable[[], int] = msgspec.field(default_factory=lambda: count(1).__next__)
+    _ordinals: Iterator[int] = msgspec.field(default_factory=partial(count, 1))
     """Gives each number once, also where threads that went on from here share the point."""
 
     def step(self) -> Path:
         """Return the path of the next message made here."""
-        return (*self.path, self._next())
+        return (*self.path, next(self._ordinals))
 
 
 CURRENT: ContextVar[ProgramPoint | None] = ContextVar("telegrad.context", default=None)
@@ -175,22 +185,19 @@ class Contexts:
             # Not for ever: what holds the gate may wait, by code of a user, for what would come.
             is_held = self._gate.acquire(timeout=_PATIENCE)
             try:
-                found = self._make(context_id, introduced_by)
+                with self._lock:
+                    if context_id in self._released:
+                        raise self._unknown(context_id)
+                    name = None if introduced_by is None else introduced_by.name
+                    made = Context(self, context_id, maker_of(context_id), name)
+                    # Another thread, or a finalizer as this one was made, may have opened it.
+                    found = self._by_id.setdefault(context_id, made)
             finally:
                 if is_held:
                     self._gate.release()
         if introduced_by is not None:
             found.meet(introduced_by)
         return found
-
-    def _make(self, context_id: int, introduced_by: WorkerInfo | None) -> Context:
-        with self._lock:
-            if context_id in self._released:
-                raise self._unknown(context_id)
-            name = None if introduced_by is None else introduced_by.name
-            made = Context(self, context_id, maker_of(context_id), name)
-            # Another thread, or a finalizer as this one was made, may have opened it.
-            return self._by_id.setdefault(context_id, made)
 
     @contextmanager
     def hold_back(self, context_id: int) -> Iterator[bool]:
@@ -223,8 +230,11 @@ class Contexts:
         context.released = True
         return context
 
-    def drop(self, context_id: int, lost: str | None = None) -> Context | None:
-        """Forget a context and all that it kept; `lost` says which loss took it, if one did."""
+    def drop(self, context_id: int, lost: str | None = None, committed: int = 0) -> Context | None:
+        """Forget a context and all that it kept; abort its passes, but for one that has committed.
+
+        `lost` says which loss took it, if one did, for those who ask for it later.
+        """
         with self._lock:
             found = self._by_id.pop(context_id, None)
             self._released.setdefault(context_id, lost)
@@ -242,7 +252,12 @@ class Contexts:
             with found.lock:
                 # They go after the lock is free, since users' code may go with them.
                 gradients, found.gradients = found.gradients, {}
+                # A local pass that is made later sees under this lock that it is released.
+                passes = found.passes.copy()
             del gradients
+            for pass_id, local_pass in passes.items():
+                if pass_id != committed:
+                    local_pass.abort(RELEASED if lost is None else f"was under way when {lost}")
         return found
 
     def all(self) -> list[Context]:

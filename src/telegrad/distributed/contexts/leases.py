@@ -35,16 +35,14 @@ RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.lease_held"
 HOME_LOST: Final = "autograd.home_lost"
 FORSAKEN: Final = "autograd.forsaken"
-RELEASED: Final = (
-    "was under way when the context was released: leave the `with context()` block after the "
-    "backward pass"
-)
 
 
 class _Release(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     context_id: int
     notified: list[str]
     """The workers that hear of its end from the home."""
+    committed: int = 0
+    """A pass of it that has committed just before; 0: none, or they have been told."""
 
 
 _as_release = converter(_Release)
@@ -64,36 +62,31 @@ class Leases:
         worker.on_worker_lost(self._on_lost)
 
     def release(
-        self, context_id: int, heard_from: str | None = None, notified: Iterable[str] = ()
+        self,
+        context_id: int,
+        heard_from: str | None = None,
+        notified: Iterable[str] = (),
+        committed: int = 0,
     ) -> None:
         """Forget a context here and on every worker it reached from here.
 
         `notified` are the home and those that it notifies itself; none if another released it.
+        `committed` is for the others as well: see ``_Release``.
         """
-        context = self._drop(context_id)
+        context = self._contexts.drop(context_id, committed=committed)
         if context is None:
             return
         worker = self._worker
+        if context.late is not None and context.late.take():
+            committed = context.late.header[1]
         others = self._others(context, heard_from, *notified)
         if context.home_id == worker.id:
-            near = [name for name in others if reachable(worker, name) is not None]
-            notified = [worker.name, *near]
+            notified = [worker.name, *[name for name in others if reachable(worker, name)]]
         elif not notified:
             # The worker that released it may have died before it notified the home.
             forward(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
-            forward(worker, name, RELEASE, [context_id, notified], rides=True)
-
-    def _drop(self, context_id: int, lost: str | None = None) -> Context | None:
-        """Forget a context here; `lost` says which loss took it, for those who ask for it later."""
-        context = self._contexts.drop(context_id, lost)
-        if context is not None:
-            with context.lock:
-                # A local pass that is made later sees under this lock that it is released.
-                passes = list(context.passes.values())
-            for local_pass in passes:
-                local_pass.abort(RELEASED if lost is None else f"was under way when {lost}")
-        return context
+            forward(worker, name, RELEASE, [context_id, notified, committed], rides=True)
 
     def _others(self, context: Context, *heard: str | None) -> list[str]:
         """Return the workers that this one knows in a context, but for those who have heard."""
@@ -103,7 +96,18 @@ class Leases:
 
     def _on_release(self, request: ServiceRequest) -> None:
         release = _as_release(request.header)
-        self.release(release.context_id, request.frm.name, release.notified)
+        context_id, committed = release.context_id, release.committed
+        context = self._contexts.find(context_id)
+        local_pass = context.passes.get(committed) if committed and context else None
+        try:
+            self.release(context_id, request.frm.name, release.notified, committed)
+            if local_pass is not None:
+                # Its gradients are gone with the context, but not what its values retained.
+                local_pass.commit()
+        except BaseException:
+            if local_pass is not None:
+                local_pass.abort()
+            raise
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
         gone: list[int] = []
@@ -126,7 +130,9 @@ class Leases:
 
     def _drop_lost(self, context_id: int, why: str) -> None:
         """Forget a context whose home was lost here, and have the others ask the home."""
-        context = self._drop(context_id, f"worker {self._worker.name!r} lost its home ({why})")
+        context = self._contexts.drop(
+            context_id, f"worker {self._worker.name!r} lost its home ({why})"
+        )
         if context is not None:
             for name in self._others(context):
                 forward(self._worker, name, HOME_LOST, context_id)

@@ -87,33 +87,42 @@ class Recorder:
             kinds.load_imported()
         if is_recording and frameworks.known:
             is_recording = frameworks.is_recording(values)
-        if point is None and is_recording and VARIABLES.get():
-            _refuse_variables(to.name, values)
-        if point is None and is_recording and not levels and not enclosing:
-            self._carry_duals(to.name, values)
-            return None
         shared = [self._levels.share(level, to.name) for level in levels] if levels else []
-        if point is None or not is_recording:
-            self._carry_duals(to.name, values)
-            return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared, enclosing]
-        context = point.context
-        path = point.step()
-        context.meet(to)
-        if context.released:
-            # Asked after `meet`: a later release notifies `to` as well. A handler that
-            # outlives its context must not bring it back elsewhere.
-            if VARIABLES.get():
-                _refuse_variables(to.name, values)
-            self._carry_duals(to.name, values)
-            return [NO_CONTEXT, 0, [], (), shared, enclosing]
-        message_id, slots = self._give(context, to.name, values, path)
-        return [context.id, message_id, slots, path, shared, enclosing]
+        if point is not None and is_recording:
+            context = point.context
+            path = point.step()
+            context.meet(to)
+            # Asked after `meet`: a later release notifies `to` as well. A handler that outlives its
+            # context must not bring it back elsewhere.
+            if not context.released:
+                message_id, slots = self._give(context, to.name, values, path)
+                return [context.id, message_id, slots, path, shared, enclosing]
+        if is_recording and VARIABLES.get():
+            _refuse_variables(to.name, values)
+        self._carry_duals(to.name, values)
+        if point is None and is_recording and not levels and not enclosing:
+            return None
+        return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared, enclosing]
 
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
     ) -> Callable[[], None] | None:
+        taken = None
         try:
-            return self._arrive_result(frm, call_extra, extra, values)
+            if values and frameworks.known:
+                taken = frameworks.arrive(values, self._worker, frm.name)
+            duals = self._arrive_duals(values)
+            if call_extra is None:
+                return taken
+            context_id = call_extra[0]
+            if context_id == NO_GRAD:
+                _make_constant(values)
+            elif extra is not None:
+                # If it is released by now, the values get a history that raises when a pass meets
+                # it: as constants they would silently lack a gradient.
+                context = self._contexts.find(context_id) or self._contexts.ended(context_id)
+                message_id, slots, path = extra
+                self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
         except TelegradError:
             raise
         except (LookupError, TypeError, ValueError, StopIteration) as error:
@@ -121,25 +130,6 @@ class Recorder:
                 f"worker {frm.name!r} told of the values of an answer what no worker does: "
                 f"{error!r}"
             ) from error
-
-    def _arrive_result(
-        self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
-    ) -> Callable[[], None] | None:
-        taken = None
-        if values and frameworks.known:
-            taken = frameworks.arrive(values, self._worker, frm.name)
-        duals = self._arrive_duals(values)
-        if call_extra is None:
-            return taken
-        context_id = call_extra[0]
-        if context_id == NO_GRAD:
-            _make_constant(values)
-        elif extra is not None:
-            # If it is released by now, the values get a history that raises when a pass meets it:
-            # as constants they would silently lack a gradient.
-            context = self._contexts.find(context_id) or self._contexts.ended(context_id)
-            message_id, slots, path = extra
-            self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
         return taken
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
@@ -287,7 +277,7 @@ class Recorder:
         path: Path,
         duals: dict[int, CarriedDual],
     ) -> None:
-        came = frameworks.stand_ins(values)
+        came = frameworks.stand_ins(values) if frameworks.known else values
         flat: list[Tensor] = []
         for i, value in enumerate(came):
             if isinstance(value, Tensor):
@@ -361,7 +351,7 @@ def _recorded(
                 if has_devices:
                     devices.append(device_of(tensor.array) if is_cupy(tensor.array) else None)
             slot += 1
-    return edges, slots, duals, parameters, tuple(devices) if any(devices) else None
+    return edges, slots, duals, parameters, tuple(devices) if devices and any(devices) else None
 
 
 def _refuse_variables(to: str, values: list[Any]) -> None:

@@ -14,6 +14,9 @@ home of the context stands in for it, which a context does not outlive:
    it from anyone but the root. An abort is forwarded by everyone who hears of it (``_forward``).
 4. A worker that hears both, or hears of a commit and can't keep its gradients, releases the
    context, and has the home do so: then nobody has any gradients of it (``_on_outcome``).
+
+Where the root is the home all this is not needed, and the notice of a commit has time: nobody else
+decides, and what is asked for after the commit is asked in a later frame.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +27,7 @@ import msgspec
 
 from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context, Contexts
 from telegrad.distributed.contexts.leases import Leases
-from telegrad.distributed.notices import forward, notify
+from telegrad.distributed.notices import LateNotice, forward, notify
 from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.errors import WorkerLost
 from telegrad.rpc.calls.service import ServiceRequest
@@ -92,7 +95,14 @@ class PassCommit:
             met.remove(self._worker.name)
         notice = [context.id, pass_id, committed, []]
         if self._is_home(context):
-            self._notify_each(met, notice)
+            if committed and met and context.known.keys() >= {*met}:
+                # The gradients are asked for after it. Who is lost by then drops the context.
+                if context.late is not None:
+                    context.late.flush()
+                context.late = LateNotice(self._worker, context.lock, met, OUTCOME, notice)
+                self._worker.outgoing.ride(context.late)
+            else:
+                self._notify_each(met, notice)
             return
         met = [name for name in met if not context.is_home(name)]
         is_heard = False
@@ -115,7 +125,6 @@ class PassCommit:
 
     def _notify_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
         context_id, pass_id, committed, _ = notice
-        # The gradients of a commit are asked for after it: the notice rides.
         worker = self._worker
         missed = [to for to in others if not notify(worker, to, OUTCOME, notice, rides=committed)]
         if missed and committed:
@@ -158,8 +167,9 @@ class PassCommit:
         if context is None:
             request.reply()
             return
-        for name in self._known_among(outcome.missed):
-            forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
+        if outcome.missed:
+            for name in self._known_among(outcome.missed):
+                forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
         try:
             is_news = self._end_here(context, pass_id, committed)
         except BaseException:

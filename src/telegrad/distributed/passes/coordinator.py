@@ -16,6 +16,7 @@ through futures, so threads grow on demand and virtual time can pass.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -24,10 +25,10 @@ from telegrad.distributed.contexts.context import (
     BACKWARD_PHASE,
     CURRENT,
     ENCLOSING_PASSES,
+    RELEASED,
     Context,
     Contexts,
 )
-from telegrad.distributed.contexts.leases import RELEASED
 from telegrad.distributed.contexts.message_nodes import Path
 from telegrad.distributed.passes.commit import PassCommit
 from telegrad.distributed.passes.gradient_codec import GradientCodec
@@ -47,7 +48,7 @@ from telegrad.errors import GradientError, InternalError, PassAborted, UsageErro
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
-from telegrad.tensors.recording.modes import MODE
+from telegrad.tensors.recording.modes import MODE, QUIET, recording
 
 __all__ = ["PassCoordinator"]
 
@@ -58,6 +59,7 @@ _DEEPEST: Final = 200
 """How many passes may run one for the other. In one process Python's stack ends sooner; over
 workers each may have one of its own, and there would be no end but a call's timeout."""
 GRADIENTS: Final = "autograd.gradients"
+_NOTHING: Final = nullcontext()
 # Seconds that gradients for the asker wait for the rest, to ride on the answer. Riding saves a
 # message and, at the asker, a thread; it is worth more than a place in the next frame.
 _RIDE_WITHIN: Final = 0.001
@@ -133,15 +135,8 @@ class PassCoordinator:
             captures,
         )
         observer = self._worker.observer
-        token = ENCLOSING_PASSES.set((*enclosing, plan.pass_id))
-        try:
-            if observer is None:
-                self._run_from_root(context, roots, plan, targets, mode, finish)
-                return
-            with observer.running(PASS_NAME, context.id):
-                self._run_from_root(context, roots, plan, targets, mode, finish)
-        finally:
-            ENCLOSING_PASSES.reset(token)
+        with _NOTHING if observer is None else observer.running(PASS_NAME, context.id):
+            self._run_from_root(context, roots, plan, targets, mode, finish)
 
     def _next_path(self, context: Context) -> Path:
         """Return the path of a pass that starts now.
@@ -221,7 +216,10 @@ class PassCoordinator:
             local_pass.targets.update(targets)
         context.passes[plan.pass_id] = local_pass
         report = Report()
+        before, place = MODE.get(), CURRENT.set(local_pass.point)
+        enclosing = ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         try:
+            MODE.set(recording(before, plan.recorded))
             self._run_to_rest(local_pass, partial(local_pass.start, roots), report, None, [])
             waiting = report.who_waits()
             if waiting and mode == "fast":
@@ -233,6 +231,10 @@ class PassCoordinator:
         except BaseException:
             self._commit.abort(context, plan.pass_id)
             raise
+        finally:
+            MODE.set(before)
+            CURRENT.reset(place)
+            ENCLOSING_PASSES.reset(enclosing)
         self._commit.commit(context, plan.pass_id, report.workers)
 
     def _correct(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
@@ -269,7 +271,8 @@ class PassCoordinator:
             # thread promises to read the answer itself, so it must not run on before that.
             is_paused = local_pass.is_paused
             if asker is not None:
-                riding.extend(leaving.pop(asker, ()))
+                if asker in leaving:
+                    riding += leaving.pop(asker)
                 if riding and (
                     leaving or requests or (is_paused and now() - began >= _RIDE_WITHIN)
                 ):
@@ -316,7 +319,6 @@ class PassCoordinator:
     def _find_local_pass(self, raw_plan: Any) -> LocalPass:
         """Return this worker's local pass, made on first contact."""
         plan = as_plan(raw_plan)
-        # For good: the handler of a request has contextvars of its own.
         ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         context = self._contexts.get(plan.context_id)
         local_pass: LocalPass | None = context.passes.get(plan.pass_id)
@@ -331,6 +333,10 @@ class PassCoordinator:
             if plan.pass_id in context.outcomes:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} has ended already")
             first: LocalPass = context.passes.setdefault(plan.pass_id, local_pass)
+        # For good, as above: the handler of a request has contextvars of its own.
+        CURRENT.set(first.point)
+        if not plan.recorded:
+            MODE.set(QUIET)
         return first
 
     def _new_local_pass(self, context: Context, plan: PassPlan) -> LocalPass:

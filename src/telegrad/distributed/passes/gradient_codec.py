@@ -2,7 +2,8 @@
 
 For each message there is an entry ``[message id, how many tensors it had, which of them have a
 gradient, their tangents, what the recorder adds, what another framework sent apart from the
-frame]``; the raw arrays are sent beside the entries. In a recorded pass gradients are values with a
+frame]``; the raw arrays are sent beside the entries. Where all have one, and there is nothing but
+arrays, the entry ends after the second. In a recorded pass gradients are values with a
 history: they leave and arrive as messages of their own, so a further pass goes back over the same
 wires. Their path is ``BACKWARD_PHASE``, the path of the pass, the path of the message they answer.
 
@@ -13,7 +14,7 @@ their places in the message, even if their level has closed when they arrive.
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,6 +32,9 @@ from telegrad.tensors import Tensor, wrap
 __all__ = ["GradientCodec"]
 
 
+_ARRAYS: Final = {np.ndarray}
+
+
 class GradientCodec:
     """The codec of one worker."""
 
@@ -43,11 +47,13 @@ class GradientCodec:
         self, local_pass: LocalPass, to: str, group: Sequence[Departure]
     ) -> tuple[list[list[Any]], list[Any]]:
         """Return the entries for these departures, and their arrays."""
-        entries: list[list[Any]] = []
-        arrays: list[Any] = []
+        arrays = [part for _, parts in group for part in parts]
+        if {*map(type, arrays)} == _ARRAYS and not local_pass.plan.recorded:
+            return [[recv.message_id, len(parts)] for recv, parts in group], arrays
         # Those of another framework that stayed its own, such as tensors of a device: all at once.
-        others = [x for _, parts in group for x in parts if type(x) is not np.ndarray]
-        foreign = [x for x in map(_outside, others) if x is not None] if others else ()
+        foreign = [x for x in map(_outside, arrays) if x is not None]
+        entries: list[list[Any]] = []
+        arrays = []
         packed = iter(frameworks.pack(foreign, self._worker, to) if foreign else ())
         for recv, parts in group:
             places: list[int] = []
@@ -57,9 +63,6 @@ class GradientCodec:
                 if value is None:
                     continue
                 places.append(place)
-                if type(value) is np.ndarray:
-                    arrays.append(value)
-                    continue
                 if _outside(value) is not None:
                     sent = next(packed)
                     if type(sent) is np.ndarray:
@@ -91,9 +94,14 @@ class GradientCodec:
         """Return the gradients of each message."""
         feeds: list[Feed] = []
         rest = iter(arrays)
-        outside = [facts for entry in entries if entry[5] for facts in entry[5].values()]
+        longer = [entry[5] for entry in entries if len(entry) > 5 and entry[5]]
+        outside = [facts for elsewhere in longer for facts in elsewhere.values()]
         landed = iter(frameworks.unpack(outside, self._worker, frm) if outside else ())
-        for message_id, size, places, facts, extra, elsewhere in entries:
+        recorded = local_pass.plan.recorded
+        for entry in entries:
+            message_id, size, *told = entry
+            if told or recorded:
+                places, facts, extra, elsewhere = told
             if type(message_id) is not int:
                 raise TypeError(f"expected the id of a message, got {message_id!r:.100}")
             expected = local_pass.size_of(message_id)
@@ -106,6 +114,9 @@ class GradientCodec:
                     f"expected gradients for {expected} tensors of message {message_id}, got "
                     f"{size!r:.100}"
                 )
+            if not told:
+                feeds.append((message_id, [next(rest) for _ in range(size)]))
+                continue
             parts: list[Any] = [None] * size
             duals: dict[int, CarriedDual] = {}
             for i, place in enumerate(places):
@@ -118,7 +129,7 @@ class GradientCodec:
                     parts[place] = next(landed)
                 else:
                     parts[place] = next(rest)
-            if local_pass.plan.recorded:
+            if recorded:
                 present = [p if isinstance(p, Tensor) else wrap(p) for p in parts if p is not None]
                 if extra is not None:
                     self._recorder.take(local_pass.context, extra, present, duals)

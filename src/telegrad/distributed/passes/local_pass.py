@@ -22,7 +22,7 @@ import msgspec
 
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.context import BACKWARD_PHASE, CURRENT, Context, ProgramPoint
+from telegrad.distributed.contexts.context import BACKWARD_PHASE, Context, ProgramPoint
 from telegrad.distributed.contexts.message_nodes import RecvNode, SendNode
 from telegrad.distributed.passes.future_lock import FutureLock
 from telegrad.distributed.passes.plan import PassPlan
@@ -35,7 +35,6 @@ from telegrad.rpc.host import Host
 from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.accumulation import own
-from telegrad.tensors.recording.modes import MODE, recording
 
 __all__ = [
     "Departure",
@@ -101,13 +100,13 @@ class LocalPass(msgspec.Struct, eq=False):
     _ended: Future[None] | None = None
     _is_over: bool = False
     # Made by __post_init__ of the others.
-    _point: ProgramPoint = None  # type: ignore[assignment]
+    point: ProgramPoint = None  # type: ignore[assignment]
     """The point of calls that hooks and rules make: after all gradients of the pass."""
     _task: OrderedTask = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self._point = ProgramPoint(
+        self.point = ProgramPoint(
             self.context, (BACKWARD_PHASE, *plan.path, BACKWARD_PHASE + 1, self._worker.id)
         )
         self._task = OrderedTask(
@@ -138,26 +137,28 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def _count(self, roots: Iterable[Any] = ()) -> None:
         self._counted = True
-        for local_pass in list(self.context.passes.values()):
-            if local_pass is not self and not local_pass.plan.keep_graph:
-                # This pass may have come here before the outcome of that one, by another way:
-                # whether what that one freed is an error must not depend on it.
-                local_pass._forget_spent()
+        plan, task = self.plan, self._task
+        if len(self.context.passes) > 1:
+            for local_pass in list(self.context.passes.values()):
+                if local_pass is not self and not local_pass.plan.keep_graph:
+                    # This pass may have come here before the outcome of that one, by another way:
+                    # whether what that one freed is an error must not depend on it.
+                    local_pass._forget_spent()
         # A copy in one step: handlers of this context may still add to it.
         sends = list(self.context.sends.values())
         if len(sends) > 1:
             sends.sort(key=_by_path)
         entries = [*roots, *sends]
-        pieces: Sequence[Any] = ()
-        at_once = 1
-        if frameworks.known:
-            is_plain = self.plan.targets is None and not self.plan.check_nan
-            found = frameworks.cut(entries, self.plan.keep_graph, self.targets, is_plain)
-            self._task.joined, self._foreign_leaves, pieces, at_once = found
-        if self.plan.targets is not None and roots and not self.plan.targets:
+        if plan.targets is not None and roots and not plan.targets:
             # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
             self._first_input = min((node.key for node in self.targets), default=-1)
-        self._task.count(entries)
+        if not frameworks.known:
+            task.count(entries)
+            return
+        is_plain = plan.targets is None and not plan.check_nan
+        found = frameworks.cut(entries, plan.keep_graph, self.targets, is_plain)
+        task.joined, self._foreign_leaves, pieces, at_once = found
+        task.count(entries)
         if pieces:
             self._prepare(pieces, at_once)
 
@@ -211,33 +212,30 @@ class LocalPass(msgspec.Struct, eq=False):
     def _run(self) -> tuple[Departures, int]:
         if self._error is not None:
             raise self._error
-        before = MODE.get()
-        MODE.set(recording(before, self.plan.recorded))
-        token = CURRENT.set(self._point)
+        task, clock = self._task, self._host.now
         try:
-            clock = self._host.now
             # Whether others are still at work on all that was last sent.
             is_ahead = len(sent := self.asked) == _AT_ONCE and not any(one._done for one in sent)
             pause_at = math.inf if is_ahead else clock() + _LONGEST
-            with frameworks.default_modes(_NOTHING, keeps_recording=True):
-                for loan in [*self._loans.values()] if self._loans else ():
-                    loan.run()
-                self._task.run(_MOST, pause_at, clock)
-            if self._task.retained:
+            if frameworks.known:
+                with frameworks.default_modes(_NOTHING, keeps_recording=True):
+                    for loan in [*self._loans.values()]:
+                        loan.run()
+                    task.run(_MOST, pause_at, clock)
+            else:
+                task.run(_MOST, pause_at, clock)
+            if task.retained:
                 # At once: others may look at them as soon as the root's call has returned.
-                self._kept += keep_retained(self._task.retained)
+                self._kept += keep_retained(task.retained)
         except BaseException as error:
             self._error = error
             raise
-        finally:
-            MODE.set(before)
-            CURRENT.reset(token)
         if self._error is not None:
             # The pass was aborted while this ran: nothing of it leaves any more.
             self._take_back()
             raise self._error
         departures, self._departures = self._departures, {}
-        waiting = len(self._task.sums)
+        waiting = len(task.sums)
         change, self._reported = waiting - self._reported, waiting
         return departures, change
 
@@ -248,11 +246,9 @@ class LocalPass(msgspec.Struct, eq=False):
     @property
     def is_paused(self) -> bool:
         """Whether there is more to run; what is to leave should not wait for it."""
-        if self._task.ready:
+        if self._task.ready or (self._region_pool is not None and self._region_pool.under_way > 0):
             return True
-        if self._loans and any(each.is_waiting for each in [*self._loans.values()]):
-            return True
-        return self._region_pool is not None and self._region_pool.under_way > 0
+        return bool(self._loans) and any(each.is_waiting for each in [*self._loans.values()])
 
     def size_of(self, message_id: int) -> int | None:
         """Return how many tensors a message from here had; None if it is not known here."""
@@ -305,7 +301,7 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
         name = self.targets.get(node) if self.targets else None
-        if node in self._foreign_leaves:
+        if self._foreign_leaves and node in self._foreign_leaves:
             node = self._foreign_leaves[node]
             if type(node) is list:
                 self._stage_all(node, gradient)
@@ -364,11 +360,12 @@ class LocalPass(msgspec.Struct, eq=False):
     # Step 7: all or nothing.
 
     def commit(self) -> None:
-        """Make the staged gradients visible."""
+        """Make the staged gradients visible, unless the context was released with the commit."""
         # Every request has been answered, so no thread runs this pass any more.
-        self.context.add_gradients(self.staged)
-        if self._loans:
-            self.context.gradients.update(self._given_back())
+        if self.staged:
+            self.context.add_gradients(self.staged)
+        if self._loans and (given := self._given_back()) and not self.context.released:
+            self.context.gradients.update(given)
         if not self.plan.keep_graph:
             self._forget_spent()
         self._task.end()
@@ -429,7 +426,8 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def _forget_spent(self) -> None:
         """Drop the sends that ran and can't run again: later passes need not count them."""
-        for send in list(self.context.sends.values()):
-            if send in self._task.done:
-                self.context.spent[send.message_id] = send
-                self.context.sends.pop(send.message_id, None)
+        context, done = self.context, self._task.done
+        for send in list(context.sends.values()):
+            if send in done:
+                context.spent[send.message_id] = send
+                context.sends.pop(send.message_id, None)

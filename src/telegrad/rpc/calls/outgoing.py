@@ -59,8 +59,8 @@ class Outgoing:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
-        self.rides: dict[Endpoint, None] = {}
-        """The paths on which notices wait for the next frame."""
+        self.rides: dict[Any, None] = {}
+        """The paths on which notices wait for the next frame, and what else has a ``flush``."""
         # Whether there was one since `rides_until` was set.
         self._has_ridden = False
         self.rides_until = math.inf
@@ -283,14 +283,18 @@ class Outgoing:
         if endpoint is None or endpoint.closed:
             endpoint = self._worker.path_to(peer, self.deadline(None))
         if rides and endpoint.send_with_next(seal_message(name, header, ())[0]):
-            # In this order: `end_late_rides` goes the other way round, so no path is forgotten.
-            self._has_ridden = True
-            self.rides[endpoint] = None
-            if self.rides_until == math.inf:
-                self.rides_until = self._worker.host.now() + _LONGEST_RIDE
-                self._worker.host.rouse(self.rides_until)
+            self.ride(endpoint)
             return
         self.notify_on(endpoint, name, header)
+
+    def ride(self, what: Any) -> None:
+        """Call its ``flush`` before the next frame goes on another path, or 50 ms later."""
+        # In this order: `end_late_rides` goes the other way round, so no path is forgotten.
+        self._has_ridden = True
+        self.rides[what] = None
+        if self.rides_until == math.inf:
+            self.rides_until = self._worker.host.now() + _LONGEST_RIDE
+            self._worker.host.rouse(self.rides_until)
 
     def end_rides(self, but: Endpoint | None = None) -> None:
         """Send the notices that wait for the next frame, which goes on one path just now."""
