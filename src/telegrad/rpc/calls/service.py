@@ -36,7 +36,7 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
     name: str
     header: Any
-    arrays: list[list[Any]]
+    arrays: list[arrays.Descriptor]
 
 
 _encode = msgspec.msgpack.Encoder().encode

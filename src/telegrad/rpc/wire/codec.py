@@ -25,50 +25,50 @@ from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.header_check import check_header
 from telegrad.rpc.wire.script import NO_NAMES, Names, script_name
-from telegrad.rpc.wire.slots import Reference, build_slots, describe_slots
+from telegrad.rpc.wire.slots import Entry, build_slots, describe_slots, role_of
 
 __all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
 
 _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
+_TEXTS: Final = frozenset((str, bytes))
 # Longer text and bytes are pickled, so that they travel as a buffer and not in the header.
 _LARGEST_FLAT_BYTES: Final = 4096
 # More are pickled: the header, whose size is bounded, stays small.
 _MOST_FLAT_ITEMS: Final = 256
-_ARRAY: Final = np.ndarray
 # Types whose values have a slot wherever they are; filled as they are met.
-_slotted: set[type] = {_ARRAY}
-# Items that are nothing but holes, by their number, and where those are. Nobody changes these.
-_MANY: Final = 9
-_NOTHING: Final[list[list[None]]] = [[None] * count for count in range(_MANY)]
-_ALL_HOLES: Final = [list(range(count)) for count in range(_MANY)]
+_slotted: set[type] = {np.ndarray}
 
 
 class Parcel(msgspec.Struct, gc=False):
-    """A value taken apart, before it is sealed. An interceptor may replace items of `slots`."""
+    """A value taken apart, before it is sealed. An interceptor may replace items of `slots`.
+
+    `rest` is (form, items, where, names) of a `Sealed`, as far as they are not what is usual.
+    """
 
     function: str | bytes | None
-    form: int
-    items: Any
-    where: list[int]
-    names: dict[str, Any] | None
-    stream: bytes | None
     slots: list[Any]
+    rest: tuple[Any, ...] = ()
+    stream: bytes | None = None
     code: bytes | None = None
 
 
 class Sealed(msgspec.Struct, array_like=True, gc=False):
-    """The header of a call or of a result. `function` is a name, a digest, or None."""
+    """The header of a call or of a result; what most have comes first, and they end there.
+
+    `function` is a name, a digest, a digest with the code, or None. Without `entries` the slots are
+    arrays; without `items` all that there is has a slot, else `where` says which items have one.
+    """
 
     function: Any
-    code: bytes | None
     extra: Any
-    # Lists, if the peer is honest. Not checked here: what reads them does, and it takes time.
-    slots: Any
-    form: int
-    items: Any
-    where: Any
-    names: dict[str, Any] | None
+    arrays: list[arrays.Descriptor]
+    entries: list[Entry] | None = None
+    references: list[list[Any]] | None = None
+    form: int = _FLAT
+    items: Any = None
+    where: tuple[int, ...] = ()
+    names: dict[str, Any] | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,53 +77,49 @@ _decode = msgspec.msgpack.Decoder(Sealed).decode
 
 def _flat(
     function: str | bytes | None,
-    form: int,
     items: Sequence[Any],
+    form: int = _FLAT,
     names: dict[str, Any] | None = None,
     code: bytes | None = None,
 ) -> Parcel | None:
     """Return a parcel of the items, with None where each has a slot; None if they are not flat."""
     count = len(items)
-    if 0 < count < _MANY and _slotted.issuperset(map(type, items)):
-        # The usual case: nothing but arrays and tensors.
-        slots = list(items)
-        for item in slots:
-            if type(item) is _ARRAY and item.dtype not in CODES and not arrays.is_raw(item):
-                return None
-        if count > 1 and len(set(map(id, slots))) < count:
-            # One is here twice and must arrive as one object: pickle does that.
-            return None
-        return Parcel(function, form, _NOTHING[count], _ALL_HOLES[count], names, None, slots, code)
     if count > _MOST_FLAT_ITEMS:
         return None
-    rest = list(items)
+    rest: list[Any] = []
     where: list[int] = []
-    slots = []
+    slots: list[Any] = []
     lists: list[list[Any]] = []
-    for index, item in enumerate(rest):
+    for item in items:
         type_ = type(item)
-        if type_ is _ARRAY:
-            if item.dtype not in CODES and not arrays.is_raw(item):
+        if type_ in _slotted:
+            if type_ is np.ndarray and item.dtype not in CODES and not arrays.is_raw(item):
                 return None
         elif type_ in _ATOMS:
-            if (type_ is bytes or type_ is str) and len(item) > _LARGEST_FLAT_BYTES:
+            if (type_ is str or type_ is bytes) and len(item) > _LARGEST_FLAT_BYTES:
                 return None
+            rest.append(item)
             continue
         elif type_ is list:
             lists.append(item)
+            rest.append(item)
             continue
-        elif kinds.find(type_) is None and not issubclass(type_, Reference):
+        elif role_of(type_) is None:
             return None
         else:
             _slotted.add(type_)
-        rest[index] = None
-        where.append(index)
+        where.append(len(rest))
+        rest.append(None)
         slots.append(item)
-    if len(slots) > 1 and len(set(map(id, slots))) < len(slots):
+    found = len(slots)
+    if found > 1 and len(set(map(id, slots))) < found:
+        # One is here twice and must arrive as one object: pickle does that.
         return None
-    if lists and not _are_flat_lists(lists, len(items)):
+    if lists and not _are_flat_lists(lists, count):
         return None
-    return Parcel(function, form, rest, where, names, None, slots, code)
+    if found == count and not form and not names:
+        return Parcel(function, slots, (), None, code)
+    return Parcel(function, slots, (form, rest, where, names), None, code)
 
 
 class Codec:
@@ -135,52 +131,54 @@ class Codec:
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
         self.script = NO_NAMES
+        self._resolve = functions.resolve_exposed if strict else function_names.resolve_name
         self.nothing = self.seal(self.pack_result(None), None)[0]
 
     def pack_call(
         self, function: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
     ) -> Parcel:
         """Take a call apart."""
-        if not isinstance(args, (tuple, list)):
-            if args is not None:
-                raise UsageError(
-                    f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
-                    "written with a comma: (x,)"
-                )
-            args = ()
+        if type(args) is not tuple:
+            args = _by_place(args)
+        names = None if kwargs is None else _by_name(kwargs)
         reference: str | bytes | None = function_names.importable_name(function)
         code = None
         if reference is None:
-            if self.strict:
-                raise Refused(
-                    f"{function!r} can't be imported by name, and strict mode sends no code: "
-                    "define it at the top of a module that every worker imports, not of the "
-                    "script itself, and mark it with @rpc.expose"
-                )
-            if self.script:
-                reference = script_name(function, self.script)
+            reference, code = self._reference_by_value(function)
             if reference is None:
-                pair = functions.code_of(function, self.script)
-                if pair is not None:
-                    reference, code = pair
-        names = None if kwargs is None else _by_name(kwargs)
-        if reference is not None and (not names or _are_flat(names.values())):
-            parcel = _flat(reference, _FLAT, args, names, code)
+                call = (function, tuple(args), names or {})
+                stream, slots = pickler.dumps(call, "(func, args)", self.script)
+                return Parcel(None, slots, (_PICKLE,), stream)
+        if not names or _are_flat(names.values()):
+            parcel = _flat(reference, args, _FLAT, names, code)
             if parcel is not None:
                 return parcel
-        if reference is not None:
-            return self._nested_call(reference, args, names or {}, code)
-        call = (function, tuple(args), names or {})
-        stream, slots = pickler.dumps(call, "(func, args)", self.script)
-        return Parcel(None, _PICKLE, None, [], None, stream, slots)
+        return self._nested_call(reference, args, names or {}, code)
+
+    def _reference_by_value(self, function: Any) -> tuple[str | bytes | None, bytes | None]:
+        """Return the reference and the code of a function that can't be imported by name.
+
+        No reference if it holds slots: then it travels with its arguments.
+        """
+        if self.strict:
+            raise Refused(
+                f"{function!r} can't be imported by name, and strict mode sends no code: "
+                "define it at the top of a module that every worker imports, not of the "
+                "script itself, and mark it with @rpc.expose"
+            )
+        if self.script:
+            name = script_name(function, self.script)
+            if name is not None:
+                return name, None
+        return functions.code_of(function, self.script) or (None, None)
 
     def pack_result(self, value: Any) -> Parcel:
         """Take a result apart."""
-        form = _FLAT
-        items: Sequence[Any] = (value,)
         if type(value) is tuple:
-            form, items = _FLAT_TUPLE, value
-        return _flat(None, form, items) or self._nested_result(value)
+            parcel = _flat(None, value, _FLAT_TUPLE)
+        else:
+            parcel = _flat(None, (value,))
+        return parcel or self._nested_result(value)
 
     def _nested_call(
         self, function: str | bytes, args: Sequence[Any], names: dict[str, Any], code: bytes | None
@@ -190,18 +188,18 @@ class Codec:
             slots: list[Any] = []
             tree = plain.dump(tuple(args), "args", slots)
             named = {k: plain.dump(v, f"kwargs[{k!r}]", slots) for k, v in names.items()}
-            return Parcel(function, _PLAIN, tree, [], named or None, None, slots)
+            return Parcel(function, slots, (_PLAIN, tree, (), named or None))
         stream, slots = _dump_call(args, names, self.script)
-        return Parcel(function, _PICKLE, None, [], None, stream, slots, code)
+        return Parcel(function, slots, (_PICKLE,), stream, code)
 
     def _nested_result(self, value: Any) -> Parcel:
         """Take a result apart that is not flat."""
         if self.strict:
             slots: list[Any] = []
             tree = plain.dump(value, "result", slots)
-            return Parcel(None, _PLAIN, tree, [], None, None, slots)
+            return Parcel(None, slots, (_PLAIN, tree))
         stream, slots = pickler.dumps(value, "result", self.script)
-        return Parcel(None, _PICKLE, None, [], None, stream, slots)
+        return Parcel(None, slots, (_PICKLE,), stream)
 
     def seal(
         self,
@@ -214,25 +212,33 @@ class Codec:
         buffers: list[Buffer] = []
         if parcel.stream is not None:
             buffers.append(parcel.stream)
+        slots, rest = parcel.slots, parcel.rest
+        function: Any = parcel.function
+        if parcel.code is not None and not known:
+            function = (function, parcel.code)
+        # As a `Sealed` would be, which would have to be made.
+        head: tuple[Any, ...]
+        if not slots:
+            head = (function, extra, (), None, None) if rest else (function, extra, ())
+        else:
+            try:
+                head = (function, extra, *describe_slots(slots, buffers, export))
+            except Unserializable:
+                refuse_by_place(parcel)
+                raise
+            if rest and len(head) == 3:
+                head += (None, None)
         try:
-            slots = describe_slots(parcel.slots, buffers, export) if parcel.slots else []
-        except Unserializable:
-            refuse_by_place(parcel)
-            raise
-        first = (parcel.function, None if known else parcel.code, extra, slots)
-        try:
-            # As a `Sealed` would be, which would have to be made.
-            rest = (parcel.form, parcel.items, parcel.where, parcel.names)
-            return _encode(first + rest), buffers
+            return _encode(head + rest if rest else head), buffers
         except (OverflowError, UnicodeEncodeError):
             # An integer beyond 64 bits or a lone surrogate: rare, so found out by trying.
-            if parcel.form in (_FLAT, _FLAT_TUPLE):
+            if rest and rest[0] in (_FLAT, _FLAT_TUPLE):
                 nested = self._nested(parcel)
-                rest = (nested.form, nested.items, [], nested.names)
+                rest = nested.rest
                 if nested.stream is not None:
                     buffers.insert(0, nested.stream)
         try:
-            return _encode(first + rest), buffers
+            return _encode(head + rest), buffers
         except UnicodeEncodeError as error:
             raise Unserializable(
                 f"strict mode sends only text that is valid Unicode: {error}"
@@ -240,12 +246,12 @@ class Codec:
 
     def _nested(self, parcel: Parcel) -> Parcel:
         """Return what a flat parcel has in a form that takes more, with the same slots."""
-        items = list(parcel.items)
-        for index, value in zip(parcel.where, parcel.slots, strict=True):
+        form, items, where, names = parcel.rest
+        for index, value in zip(where, parcel.slots, strict=True):
             items[index] = value
         if parcel.function is not None:
-            return self._nested_call(parcel.function, items, parcel.names or {}, parcel.code)
-        return self._nested_result(tuple(items) if parcel.form == _FLAT_TUPLE else items[0])
+            return self._nested_call(parcel.function, items, names or {}, parcel.code)
+        return self._nested_result(tuple(items) if form == _FLAT_TUPLE else items[0])
 
     def unseal(
         self,
@@ -261,19 +267,29 @@ class Codec:
             sealed = _decode(header)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise ProtocolViolation(f"a malformed header came: {error}") from error
-        form = sealed.form
         first = 0
-        if form != _FLAT:
-            if not _FLAT <= form <= _PLAIN:
-                raise ProtocolViolation(f"expected a form from 0 to 3, got {form}")
-            if form == _PICKLE:
+        if sealed.form:
+            if not _FLAT <= sealed.form <= _PLAIN:
+                raise ProtocolViolation(f"expected a form from 0 to 3, got {sealed.form}")
+            if sealed.form == _PICKLE:
                 if self.strict:
                     raise Refused("this worker is strict: it takes no pickle")
                 first = 1
-        if not sealed.slots and len(buffers) == first:
-            return sealed, []
-        imports = not self.strict
-        return sealed, build_slots(sealed.slots, buffers, first, limits.dimensions, accept, imports)
+        content: list[Any] = []
+        used = first
+        if sealed.arrays:
+            content, used = arrays.build_all(sealed.arrays, buffers, first, limits.dimensions)
+        more = len(buffers) - used
+        if more and (more < 0 or sealed.entries is None):
+            raise ProtocolViolation(f"expected {used} buffers in the frame, got {len(buffers)}")
+        if sealed.entries is not None:
+            # References all at once, so that they are counted in few messages; and before values of
+            # kinds are made, which may fail: the sender would wait for ever to hear of those that
+            # were not accepted.
+            references = accept(sealed.references) if sealed.references and accept else ()
+            raw, imports = buffers[used:], not self.strict
+            content = build_slots(sealed.entries, content, references, raw, imports)
+        return sealed, content
 
     def open_call(
         self,
@@ -285,18 +301,15 @@ class Codec:
         """Return (function, args, kwargs); `codes` are the functions that the peer sent before."""
         reference = sealed.function
         if type(reference) is str:
-            if self.strict:
-                function = functions.resolve_exposed(reference)
-            else:
-                function = function_names.resolve_name(reference)
-        elif type(reference) is bytes:
-            function = self._received_function(reference, sealed.code, codes)
-        else:
-            if sealed.form != _PICKLE:
-                raise ProtocolViolation("a call without a function came")
+            function = self._resolve(reference)
+        elif reference is not None:
+            function = self._received_function(reference, codes)
+        elif sealed.form == _PICKLE:
             return pickler.loads(buffers[0], slots)  # type: ignore[no-any-return]
-        if sealed.form == _FLAT:
-            args = _fill(sealed, slots) if sealed.items or slots else []
+        else:
+            raise ProtocolViolation("a call without a function came")
+        if not sealed.form:
+            args = slots if sealed.items is None else _fill(sealed, slots)
             return function, args, sealed.names or {}
         if sealed.form == _PICKLE:
             args, kwargs = pickler.loads(buffers[0], slots)
@@ -308,36 +321,56 @@ class Codec:
         """Return the result."""
         form = sealed.form
         if form == _FLAT:
-            items = sealed.items if not slots and type(sealed.items) is list else None
-            return (items or _fill(sealed, slots))[0]
+            items = slots if sealed.items is None else _fill(sealed, slots)
+            if not items:
+                raise ProtocolViolation("expected one result, got none")
+            return items[0]
         if form == _FLAT_TUPLE:
-            return tuple(_fill(sealed, slots))
+            return tuple(slots if sealed.items is None else _fill(sealed, slots))
         if form == _PICKLE:
             return pickler.loads(buffers[0], slots)
         return plain.load(sealed.items, slots)
 
-    def _received_function(self, digest: bytes, code: bytes | None, codes: CodeCache | None) -> Any:
+    def _received_function(self, reference: Any, codes: CodeCache | None) -> Any:
         if self.strict:
             raise Refused("this worker is strict: it takes no functions by value")
-        function = None if codes is None else codes.get(digest)
-        if function is None:
-            if code is None:
-                raise ProtocolViolation("a function was named by a digest that never came")
-            function = pickler.loads(code, [])
-        if codes is not None and code is not None:
-            codes.put(digest, function)
-        return function
+        match reference:
+            case bytes() as digest:
+                function = None if codes is None else codes.get(digest)
+                if function is None:
+                    raise ProtocolViolation("a function was named by a digest that never came")
+                return function
+            case [bytes() as digest, bytes() as code]:
+                function = None if codes is None else codes.get(digest)
+                if function is None:
+                    function = pickler.loads(code, [])
+                if codes is not None:
+                    codes.put(digest, function)
+                return function
+        raise ProtocolViolation(f"expected a function, got {reference!r:.100}")
 
 
 def refuse_by_place(parcel: Parcel) -> None:
     """Raise with the place of the argument that can't be sent, where it is one of a flat parcel."""
     name = "result" if parcel.function is None else "args"
-    for place, value in zip(parcel.where, parcel.slots):
+    form, _, where, _ = parcel.rest or (_FLAT, None, range(len(parcel.slots)), None)
+    for place, value in zip(where, parcel.slots):
         try:
             kinds.check(value)
         except Unserializable as error:
-            where = name if parcel.form == _FLAT and name == "result" else f"{name}[{place}]"
+            where = name if form == _FLAT and name == "result" else f"{name}[{place}]"
             raise Unserializable(f"{where} can't be sent: {error}") from error
+
+
+def _by_place(args: Any) -> Sequence[Any]:
+    if args is None:
+        return ()
+    if not isinstance(args, (tuple, list)):
+        raise UsageError(
+            f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
+            "written with a comma: (x,)"
+        )
+    return args
 
 
 def _by_name(kwargs: Any) -> dict[str, Any]:
@@ -350,10 +383,13 @@ def _by_name(kwargs: Any) -> dict[str, Any]:
 
 
 def _are_flat(values: Collection[Any]) -> bool:
-    return len(values) <= _MOST_FLAT_ITEMS and all(
-        type(value) in _ATOMS
-        and not (isinstance(value, (str, bytes)) and len(value) > _LARGEST_FLAT_BYTES)
-        for value in values
+    return (
+        len(values) <= _MOST_FLAT_ITEMS
+        and _ATOMS.issuperset(map(type, values))
+        and (
+            _TEXTS.isdisjoint(map(type, values))
+            or max(len(each) for each in values if type(each) in _TEXTS) <= _LARGEST_FLAT_BYTES
+        )
     )
 
 
@@ -377,16 +413,11 @@ def _dump_call(
 
 def _fill(sealed: Sealed, slots: list[Any]) -> list[Any]:
     items, where = sealed.items, sealed.where
-    count = len(slots)
-    if 0 < count < _MANY and where == _ALL_HOLES[count] and items == _NOTHING[count]:
-        return slots
-    if type(items) is not list or type(where) is not list or len(where) != len(slots):
+    if type(items) is not list or len(where) != len(slots):
         raise ProtocolViolation(f"expected a list with {len(slots)} holes, got {items!r}")
     try:
         for index, value in zip(where, slots):
             items[index] = value
-    except (IndexError, TypeError):
+    except IndexError:
         raise ProtocolViolation(f"a hole at {where} lies outside {len(items)} items") from None
-    if not items and sealed.form == _FLAT:
-        raise ProtocolViolation("expected one result, got none")
     return items
