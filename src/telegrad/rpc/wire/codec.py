@@ -36,8 +36,10 @@ _TEXTS: Final = frozenset((str, bytes))
 _LARGEST_FLAT_BYTES: Final = 4096
 # More are pickled: the header, whose size is bounded, stays small.
 _MOST_FLAT_ITEMS: Final = 256
+_ARRAY: Final = np.ndarray
 # Types whose values have a slot wherever they are; filled as they are met.
-_slotted: set[type] = {np.ndarray}
+_slotted: set[type] = {_ARRAY}
+_are_slotted: Final = _slotted.issuperset
 
 
 class Parcel(msgspec.Struct, gc=False):
@@ -82,44 +84,42 @@ def _flat(
     names: dict[str, Any] | None = None,
     code: bytes | None = None,
 ) -> Parcel | None:
-    """Return a parcel of the items, with None where each has a slot; None if they are not flat."""
-    count = len(items)
-    if count > _MOST_FLAT_ITEMS:
+    """Return a parcel of the items, with None where some have a slot; None if they are not flat."""
+    if len(items) > _MOST_FLAT_ITEMS:
         return None
-    rest: list[Any] = []
-    where: list[int] = []
-    slots: list[Any] = []
-    lists: list[list[Any]] = []
-    for item in items:
-        type_ = type(item)
-        if type_ in _slotted:
-            if type_ is np.ndarray and item.dtype not in CODES and not arrays.is_raw(item):
-                return None
-        elif type_ in _ATOMS:
-            if (type_ is str or type_ is bytes) and len(item) > _LARGEST_FLAT_BYTES:
-                return None
-            rest.append(item)
-            continue
-        elif type_ is list:
-            lists.append(item)
-            rest.append(item)
-            continue
-        elif role_of(type_) is None:
+    slots = list(items)
+    rest: tuple[Any, ...] = ()
+    if form or names:
+        rest = (form, [None] * len(slots), list(range(len(slots))), names)
+    if not _are_slotted(map(type, slots)):
+        left, where = slots, []
+        lists: list[list[Any]] = []
+        slots = []
+        for place, item in enumerate(left):
+            type_ = type(item)
+            if type_ in _ATOMS:
+                if (type_ is str or type_ is bytes) and len(item) > _LARGEST_FLAT_BYTES:
+                    return None
+            elif type_ is list:
+                lists.append(item)
+            else:
+                if type_ not in _slotted:
+                    if role_of(type_) is None:
+                        return None
+                    _slotted.add(type_)
+                slots.append(item)
+                where.append(place)
+                left[place] = None
+        if lists and not _are_flat_lists(lists, len(left)):
             return None
-        else:
-            _slotted.add(type_)
-        where.append(len(rest))
-        rest.append(None)
-        slots.append(item)
-    found = len(slots)
-    if found > 1 and len(set(map(id, slots))) < found:
+        rest = (form, left, where, names)
+    for item in slots:
+        if type(item) is _ARRAY and item.dtype not in CODES and not arrays.is_raw(item):
+            return None
+    if len(slots) > 1 and len(set(map(id, slots))) < len(slots):
         # One is here twice and must arrive as one object: pickle does that.
         return None
-    if lists and not _are_flat_lists(lists, count):
-        return None
-    if found == count and not form and not names:
-        return Parcel(function, slots, (), None, code)
-    return Parcel(function, slots, (form, rest, where, names), None, code)
+    return Parcel(function, slots, rest, None, code)
 
 
 class Codec:
@@ -353,12 +353,13 @@ class Codec:
 def refuse_by_place(parcel: Parcel) -> None:
     """Raise with the place of the argument that can't be sent, where it is one of a flat parcel."""
     name = "result" if parcel.function is None else "args"
-    form, _, where, _ = parcel.rest or (_FLAT, None, range(len(parcel.slots)), None)
-    for place, value in zip(where, parcel.slots):
+    sealed = Sealed(None, None, [], None, None, *parcel.rest)
+    places = sealed.where if parcel.rest else range(len(parcel.slots))
+    for place, value in zip(places, parcel.slots):
         try:
             kinds.check(value)
         except Unserializable as error:
-            where = name if form == _FLAT and name == "result" else f"{name}[{place}]"
+            where = name if sealed.form == _FLAT and name == "result" else f"{name}[{place}]"
             raise Unserializable(f"{where} can't be sent: {error}") from error
 
 
