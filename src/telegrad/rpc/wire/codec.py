@@ -91,7 +91,7 @@ def _flat(
     rest: tuple[Any, ...] = ()
     if form or names:
         rest = (form, [None] * len(slots), list(range(len(slots))), names)
-    if not _are_slotted(map(type, slots)):
+    if slots and not _are_slotted(map(type, slots)):
         left, where = slots, []
         lists: list[list[Any]] = []
         slots = []
@@ -206,15 +206,14 @@ class Codec:
         parcel: Parcel,
         extra: Any,
         export: Callable[[Any], list[Any]] | None = None,
-        known: bool = False,
     ) -> tuple[bytes, list[Buffer]]:
-        """Return header and buffers. `known`: the peer has the function's code already."""
+        """Return header and buffers; `export` gives the descriptor of a reference."""
         buffers: list[Buffer] = []
         if parcel.stream is not None:
             buffers.append(parcel.stream)
         slots, rest = parcel.slots, parcel.rest
         function: Any = parcel.function
-        if parcel.code is not None and not known:
+        if parcel.code is not None:
             function = (function, parcel.code)
         # As a `Sealed` would be, which would have to be made.
         head: tuple[Any, ...]
@@ -384,7 +383,7 @@ def _by_name(kwargs: Any) -> dict[str, Any]:
 
 
 def _are_flat(values: Collection[Any]) -> bool:
-    return (
+    return not values or (
         len(values) <= _MOST_FLAT_ITEMS
         and _ATOMS.issuperset(map(type, values))
         and (
