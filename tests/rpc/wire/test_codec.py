@@ -500,15 +500,17 @@ FORGED = {
     ("function", "message"),
     [
         (None, "a call without a function"),
-        (7, "expected a function, got 7"),
-        ([b"digest"], "expected a function"),
-        (["name", b"code"], "expected a function"),
+        (7, "a malformed header"),
+        (b"digest", "a malformed header"),
+        ([b"digest"], "a malformed header"),
+        (["name", b"code"], "a malformed header"),
+        ([b"digest", "code"], "a malformed header"),
     ],
 )
 def test_a_call_of_no_function_is_a_violation(function, message):
     codec = Codec()
-    sealed, slots = codec.unseal(msgspec.msgpack.encode([function, None, []]), [], LIMITS)
     with pytest.raises(ProtocolViolation, match=message):
+        sealed, slots = codec.unseal(msgspec.msgpack.encode([function, None, []]), [], LIMITS)
         codec.open_call(sealed, slots, [])
 
 

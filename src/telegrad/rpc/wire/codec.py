@@ -25,13 +25,12 @@ from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.header_check import check_header
 from telegrad.rpc.wire.script import NO_NAMES, Names, script_name
-from telegrad.rpc.wire.slots import Entry, build_slots, describe_slots, role_of
+from telegrad.rpc.wire.slots import Entry, build_slots, describe_slots, has_slot
 
 __all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
 
 _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
-_TEXTS: Final = frozenset((str, bytes))
 # Longer text and bytes are pickled, so that they travel as a buffer and not in the header.
 _LARGEST_FLAT_BYTES: Final = 4096
 # More are pickled: the header, whose size is bounded, stays small.
@@ -58,11 +57,11 @@ class Parcel(msgspec.Struct, gc=False):
 class Sealed(msgspec.Struct, array_like=True, gc=False):
     """The header of a call or of a result; what most have comes first, and they end there.
 
-    `function` is a name, a digest, a digest with the code, or None. Without `entries` the slots are
+    `function` is a name, or a digest and perhaps the code, or None. Without `entries` the slots are
     arrays; without `items` all that there is has a slot, else `where` says which items have one.
     """
 
-    function: Any
+    function: str | tuple[bytes, bytes | None] | None
     extra: Any
     arrays: list[arrays.Descriptor]
     entries: list[Entry] | None = None
@@ -104,7 +103,7 @@ def _flat(
                 lists.append(item)
             else:
                 if type_ not in _slotted:
-                    if role_of(type_) is None:
+                    if not has_slot(item):
                         return None
                     _slotted.add(type_)
                 slots.append(item)
@@ -211,24 +210,22 @@ class Codec:
         buffers: list[Buffer] = []
         if parcel.stream is not None:
             buffers.append(parcel.stream)
-        slots, rest = parcel.slots, parcel.rest
+        rest = parcel.rest
         function: Any = parcel.function
-        if parcel.code is not None:
+        if type(function) is bytes:
             function = (function, parcel.code)
         # As a `Sealed` would be, which would have to be made.
-        head: tuple[Any, ...]
-        if not slots:
-            head = (function, extra, (), None, None) if rest else (function, extra, ())
+        head: tuple[Any, ...] = (function, extra)
+        if not parcel.slots:
+            head += ((), None, None)
         else:
             try:
-                head = (function, extra, *describe_slots(slots, buffers, export))
+                head += describe_slots(parcel.slots, buffers, export)
             except Unserializable:
                 refuse_by_place(parcel)
                 raise
-            if rest and len(head) == 3:
-                head += (None, None)
         try:
-            return _encode(head + rest if rest else head), buffers
+            return _encode(head + rest), buffers
         except (OverflowError, UnicodeEncodeError):
             # An integer beyond 64 bits or a lone surrogate: rare, so found out by trying.
             if rest and rest[0] in (_FLAT, _FLAT_TUPLE):
@@ -299,7 +296,7 @@ class Codec:
     ) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
         """Return (function, args, kwargs); `codes` are the functions that the peer sent before."""
         reference = sealed.function
-        if type(reference) is str:
+        if isinstance(reference, str):
             function = self._resolve(reference)
         elif reference is not None:
             function = self._received_function(reference, codes)
@@ -330,23 +327,20 @@ class Codec:
             return pickler.loads(buffers[0], slots)
         return plain.load(sealed.items, slots)
 
-    def _received_function(self, reference: Any, codes: CodeCache | None) -> Any:
+    def _received_function(
+        self, reference: tuple[bytes, bytes | None], codes: CodeCache | None
+    ) -> Any:
         if self.strict:
             raise Refused("this worker is strict: it takes no functions by value")
-        match reference:
-            case bytes() as digest:
-                function = None if codes is None else codes.get(digest)
-                if function is None:
-                    raise ProtocolViolation("a function was named by a digest that never came")
-                return function
-            case [bytes() as digest, bytes() as code]:
-                function = None if codes is None else codes.get(digest)
-                if function is None:
-                    function = pickler.loads(code, [])
-                if codes is not None:
-                    codes.put(digest, function)
-                return function
-        raise ProtocolViolation(f"expected a function, got {reference!r:.100}")
+        digest, code = reference
+        function = None if codes is None else codes.get(digest)
+        if function is None:
+            if code is None:
+                raise ProtocolViolation("a function was named by a digest that never came")
+            function = pickler.loads(code, [])
+        if codes is not None and code is not None:
+            codes.put(digest, function)
+        return function
 
 
 def refuse_by_place(parcel: Parcel) -> None:
@@ -386,10 +380,7 @@ def _are_flat(values: Collection[Any]) -> bool:
     return not values or (
         len(values) <= _MOST_FLAT_ITEMS
         and _ATOMS.issuperset(map(type, values))
-        and (
-            _TEXTS.isdisjoint(map(type, values))
-            or max(len(each) for each in values if type(each) in _TEXTS) <= _LARGEST_FLAT_BYTES
-        )
+        and all(len(x) <= _LARGEST_FLAT_BYTES for x in values if isinstance(x, (str, bytes)))
     )
 
 

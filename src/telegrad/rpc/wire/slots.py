@@ -9,7 +9,6 @@ The arrays of a message, those that registered kinds consist of among them, trav
 of how the rest travels.
 """
 
-import enum
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
@@ -18,16 +17,16 @@ import numpy as np
 
 from telegrad.errors import ProtocolViolation, TelegradError, Unserializable
 from telegrad.rpc.wire import kinds
-from telegrad.rpc.wire.arrays import describe_all
+from telegrad.rpc.wire.arrays import describe_all, is_raw
 from telegrad.rpc.wire.frames import Buffer
 
-__all__ = ["Entry", "RawBuffer", "Reference", "Role", "build_slots", "describe_slots", "role_of"]
+__all__ = ["Entry", "RawBuffer", "Reference", "build_slots", "describe_slots", "has_slot"]
 
 _are_arrays: Final = frozenset((np.ndarray,)).issuperset
 ARRAY, REFERENCE, RAW = range(3)
 
 
-class Entry(msgspec.Struct, array_like=True):
+class Entry(msgspec.Struct, array_like=True, gc=False):
     """A slot of a message in which others than arrays are.
 
     `tag`: that of a registered kind, which took the next `count` arrays apart from what its `facts`
@@ -55,33 +54,22 @@ class RawBuffer:
         self.view = view
 
 
-class Role(enum.Enum):
-    """What a type is to the serialiser."""
-
-    ARRAY = "array"
-    KIND = "registered kind"
-    REFERENCE = "reference"
-
-
-def role_of(type_: type) -> Role | None:
-    """Return what the type is to the serialiser, or None if it has no slot."""
+def has_slot(value: Any) -> bool:
+    """Say whether the value is taken out: a raw array, one of a registered kind, a reference."""
+    type_ = type(value)
     if type_ is np.ndarray:
-        return Role.ARRAY
-    if kinds.find(type_) is not None:
-        return Role.KIND
-    if issubclass(type_, Reference):
-        return Role.REFERENCE
-    return None
+        return is_raw(value)
+    return kinds.find(type_) is not None or issubclass(type_, Reference)
 
 
 def describe_slots(
     slots: Sequence[Any],
     buffers: list[Buffer],
     export: Callable[[Any], list[Any]] | None,
-) -> tuple[list[Any], ...]:
+) -> tuple[list[Any], list[Any] | None, list[Any] | None]:
     """Return what is sent of the arrays and, unless they are all, of the slots and references."""
     if type(slots[0]) is np.ndarray and _are_arrays(map(type, slots)):
-        return (describe_all(slots, buffers),)
+        return describe_all(slots, buffers), None, None
     content: list[Any] = []
     entries: list[tuple[Any, ...]] = []
     references: list[list[Any]] = []
