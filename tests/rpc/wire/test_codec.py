@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from telegrad.errors import ProtocolViolation, Refused, TelegradError, Unserializable, UsageError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.security.introduction import Limits
-from telegrad.rpc.wire import functions
+from telegrad.rpc.wire import functions, kinds
 from telegrad.rpc.wire.codec import Codec, Sealed
+from telegrad.rpc.wire.slots import Reference
 
 LIMITS = Limits()
 Point = collections.namedtuple("Point", "x y")
@@ -32,6 +33,14 @@ class Box:
 
     def show(self):
         return self.content
+
+
+class Pair:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+kinds.register(Pair, lambda p: ([p.x, p.y], 0), lambda parts, _: Pair(*parts), tag="tests.Pair")
 
 
 class Slotted:
@@ -203,6 +212,46 @@ def test_slots_replaced_on_the_way_out_arrive_replaced():
     sealed, slots = codec.unseal(header, buffers, LIMITS)
     slots[0] = slots[0] * 5
     assert codec.open_result(sealed, slots, buffers)[0].tolist() == [5.0, 5.0]
+
+
+class Named(Reference):
+    def __init__(self, number):
+        self.number = number
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_slots_of_every_sort_in_one_message_arrive_in_their_places(size):
+    """Arrays and other buffers of all of them are in one frame; references come all at once."""
+    raw = np.zeros(size, [("a", "i4")])
+    pair = Pair(np.full(size, 1.0), np.full(size, 2.0))
+    value = [Named(1), np.arange(size), raw, pair, Named(2), np.float32([5]), raw[:1].copy(), pair]
+    codec, asked = Codec(), []
+
+    def accept(fields):
+        asked.append(fields)
+        return [Named(number) for [number] in fields]
+
+    parcel = codec.pack_result(value)
+    header, buffers = codec.seal(parcel, None, lambda reference: [reference.number])
+    copies = [memoryview(bytearray(buffer)) for buffer in buffers]
+    sealed, slots = codec.unseal(header, copies, LIMITS, accept)
+    one, ints, first, two_arrays, two, five, second, again = codec.open_result(
+        sealed, slots, copies
+    )
+    assert asked == [[[1], [2]]]
+    assert (one.number, two.number, five.tolist()) == (1, 2, [5])
+    assert np.array_equal(ints, np.arange(size))
+    assert (first.dtype, len(first), len(second)) == (raw.dtype, size, 1)
+    assert (two_arrays.x[0], two_arrays.y[-1]) == (1, 2)
+    assert again is two_arrays
+
+
+def test_references_are_accepted_before_a_kind_is_made_which_may_fail():
+    codec, asked = Codec(), []
+    header = msgspec.msgpack.encode([None, None, [], [["tests.gone", 0, 0], [1, None, 0]], [[7]]])
+    with pytest.raises(Unserializable, match=r"kind 'tests\.gone' came"):
+        codec.unseal(header, [], LIMITS, lambda fields: asked.append(fields) or [Named(7)])
+    assert asked == [[[7]]]
 
 
 def test_object_arrays_and_other_exporters_of_buffers_travel():
