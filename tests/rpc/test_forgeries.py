@@ -66,8 +66,7 @@ def test_a_reference_whose_fields_are_of_other_types_is_not_entered(trio, place)
         if type(wrong) is type(FIELDS[place]):
             continue
         fields = [*FIELDS[:place], wrong, *FIELDS[place + 1 :]]
-        slots = [[REFERENCE, *fields]]
-        header = encode(["tests.rpc.simulated:who", None, None, slots, 0, [None], [0], None])
+        header = encode(["tests.rpc.simulated:who", None, [], [[REFERENCE, None, 0]], [fields]])
         with pytest.raises(ProtocolViolation, match="expected the fields of a reference"):
             b.codec.unseal(header, [], path(a, "b").limits, b.references.acceptor(path(b, "a")))
         path(a, "b").send(Frame(CALL, 0, 1000, 0, header))

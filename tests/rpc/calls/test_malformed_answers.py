@@ -35,22 +35,24 @@ def answer(a, b, call, header, buffers=()):
     path.send(Frame(ANSWER, 0, call.number, 0, header, buffers))
 
 
-# function, code, extra, slots, form, items, where, names
-NOTHING = [None, None, None, [], 0, [7], [], None]
+# function, extra, arrays, entries, references, form, items, where, names
+NOTHING = [None, None, [], None, None, 0, [7], [], None]
+ARRAY = [12, b"\0" * 8, [1]]
 
 
-def with_slot(slot: Any) -> list[Any]:
-    return [None, None, None, [slot], 0, [None], [0], None]
+def with_slot(entry: Any, *arrays: Any) -> list[Any]:
+    return [None, None, list(arrays), [entry], None, 0, [None], [0], None]
 
 
 MALFORMED = {
     "an empty map as a slot": with_slot({}),
     "a slot of nothing": with_slot([]),
-    "a tensor of no arrays": with_slot(["telegrad.Tensor", 1, []]),
-    "a tensor whose array is a map": with_slot(["telegrad.Tensor", 1, [{}]]),
-    "a dual without facts": with_slot(["telegrad.CarriedDual", 5, []]),
-    "no result": [None, None, None, [], 0, [], [], None],
-    "a pickle that is not there": [None, None, None, [], 2, None, None, None],
+    "a tensor of no arrays": with_slot(["telegrad.Tensor", 1, 0]),
+    "a tensor of more arrays than came": with_slot(["telegrad.Tensor", 1, 2], ARRAY),
+    "a tensor whose array is a map": with_slot(["telegrad.Tensor", 1, 1], {}),
+    "a dual without facts": with_slot(["telegrad.CarriedDual", 5, 0]),
+    "no result": [None, None, []],
+    "a pickle that is not there": [None, None, [], None, None, 2],
     "no header": 5,
 }
 
@@ -76,8 +78,8 @@ def test_what_no_worker_tells_of_the_values_of_an_answer_ends_the_connection(pai
     # As if a context had been open.
     call.extra = [a.next_id(), 0]
     path = a.peers.get("b").outgoing
-    tensor = ["telegrad.Tensor", 1, [[11, b"\0" * 8, [1]]]]
-    answer(a, b, call, encode([None, None, extra, [tensor, tensor], 1, [None] * 2, [0, 1], None]))
+    tensor = ["telegrad.Tensor", 1, 1]
+    answer(a, b, call, encode([None, extra, [ARRAY, ARRAY], [tensor, tensor], None, 1]))
     with pytest.raises(ProtocolViolation, match="'b' told of the values of an answer what no"):
         call.wait(10)
     assert eventually(lambda: path.closed)
@@ -97,7 +99,7 @@ def test_what_a_users_own_type_raises_is_the_users_and_ends_nothing(pair, monkey
     a, b = pair
     call = a.rpc_async("b", simulated.never)
     path = a.peers.get("b").outgoing
-    answer(a, b, call, encode(with_slot(["tests.Refusing", None, []])))
+    answer(a, b, call, encode(with_slot(["tests.Refusing", None, 0])))
     with pytest.raises(LookupError, match="an odd one"):
         call.wait(10)
     assert not path.closed
@@ -118,13 +120,13 @@ def mutants(tree: Any) -> Iterator[Any]:
 
 SOUND = {
     "flat": NOTHING,
-    "tuple": [None, None, None, [], 1, [7, 8], [], None],
-    "plain": [None, None, None, [], 3, [1, [2, 3]], None, None],
-    "array": with_slot([11, b"\0" * 8, [1]]),
-    "tensor": with_slot(["telegrad.Tensor", 1, [[11, b"\0" * 8, [1]]]]),
-    "parameter": with_slot(["telegrad.nn.Parameter", 1, [[11, b"\0" * 8, [1]]]]),
-    "dual": with_slot(["telegrad.CarriedDual", [[[5, []]], 1], [[11, b"\0" * 8, [1]]] * 2]),
-    "of a context": [None, None, [3, [0], [1]], [[11, b"\0" * 8, [1]]], 0, [None], [0], None],
+    "tuple": [None, None, [], None, None, 1, [7, 8], [], None],
+    "plain": [None, None, [], None, None, 3, [1, [2, 3]], [], None],
+    "array": [None, None, [ARRAY]],
+    "tensor": with_slot(["telegrad.Tensor", 1, 1], ARRAY),
+    "parameter": with_slot(["telegrad.nn.Parameter", 1, 1], ARRAY),
+    "dual": with_slot(["telegrad.CarriedDual", [[[5, []]], 1], 2], ARRAY, ARRAY),
+    "of a context": [None, [3, [0], [1]], [ARRAY], None, None, 0, [None], [0], None],
 }
 
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from telegrad.errors import ProtocolViolation, Refused, TelegradError, Unserializable, UsageError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.security.introduction import Limits
-from telegrad.rpc.wire import functions
+from telegrad.rpc.wire import functions, kinds
 from telegrad.rpc.wire.codec import Codec, Sealed
+from telegrad.rpc.wire.slots import Reference
 
 LIMITS = Limits()
 Point = collections.namedtuple("Point", "x y")
@@ -32,6 +33,14 @@ class Box:
 
     def show(self):
         return self.content
+
+
+class Pair:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+kinds.register(Pair, lambda p: ([p.x, p.y], 0), lambda parts, _: Pair(*parts), tag="tests.Pair")
 
 
 class Slotted:
@@ -205,6 +214,46 @@ def test_slots_replaced_on_the_way_out_arrive_replaced():
     assert codec.open_result(sealed, slots, buffers)[0].tolist() == [5.0, 5.0]
 
 
+class Named(Reference):
+    def __init__(self, number):
+        self.number = number
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_slots_of_every_sort_in_one_message_arrive_in_their_places(size):
+    """Arrays and other buffers of all of them are in one frame; references come all at once."""
+    raw = np.zeros(size, [("a", "i4")])
+    pair = Pair(np.full(size, 1.0), np.full(size, 2.0))
+    value = [Named(1), np.arange(size), raw, pair, Named(2), np.float32([5]), raw[:1].copy(), pair]
+    codec, asked = Codec(), []
+
+    def accept(fields):
+        asked.append(fields)
+        return [Named(number) for [number] in fields]
+
+    parcel = codec.pack_result(value)
+    header, buffers = codec.seal(parcel, None, lambda reference: [reference.number])
+    copies = [memoryview(bytearray(buffer)) for buffer in buffers]
+    sealed, slots = codec.unseal(header, copies, LIMITS, accept)
+    one, ints, first, two_arrays, two, five, second, again = codec.open_result(
+        sealed, slots, copies
+    )
+    assert asked == [[[1], [2]]]
+    assert (one.number, two.number, five.tolist()) == (1, 2, [5])
+    assert np.array_equal(ints, np.arange(size))
+    assert (first.dtype, len(first), len(second)) == (raw.dtype, size, 1)
+    assert (two_arrays.x[0], two_arrays.y[-1]) == (1, 2)
+    assert again is two_arrays
+
+
+def test_references_are_accepted_before_a_kind_is_made_which_may_fail():
+    codec, asked = Codec(), []
+    header = msgspec.msgpack.encode([None, None, [], [["tests.gone", 0, 0], [1, None, 0]], [[7]]])
+    with pytest.raises(Unserializable, match=r"kind 'tests\.gone' came"):
+        codec.unseal(header, [], LIMITS, lambda fields: asked.append(fields) or [Named(7)])
+    assert asked == [[[7]]]
+
+
 def test_object_arrays_and_other_exporters_of_buffers_travel():
     back = travel({"o": np.array([1, "a", None], dtype=object), "s": np.zeros(2, [("a", "i4")])})
     assert back["o"].tolist() == [1, "a", None]
@@ -275,13 +324,16 @@ def test_a_lambda_goes_by_value_and_its_code_once():
     parcel = codec.pack_call(lambda x: x + 1, (), None)
     assert isinstance(parcel.function, bytes)
     with_code, _ = codec.seal(parcel, None)
-    without, _ = codec.seal(parcel, None, known=True)
+    parcel.code = None
+    without, _ = codec.seal(parcel, None)
     assert len(without) < len(with_code) // 2
 
 
 def test_a_digest_that_never_came_is_a_violation():
     codec = Codec()
-    header, _ = codec.seal(codec.pack_call(lambda: 1, (), None), None, known=True)
+    parcel = codec.pack_call(lambda: 1, (), None)
+    parcel.code = None
+    header, _ = codec.seal(parcel, None)
     sealed, slots = codec.unseal(header, [], LIMITS)
     with pytest.raises(ProtocolViolation, match="digest"):
         codec.open_call(sealed, slots, [])
@@ -433,7 +485,7 @@ def test_a_container_of_more_levels_than_are_sent_is_a_violation():
     tree: list = [0]
     for _ in range(1000):
         tree = [0, tree]
-    sealed, slots = Sealed(None, None, None, [], 3, tree, [], None), []
+    sealed, slots = Sealed(None, None, [], form=3, items=tree), []
     with pytest.raises(ProtocolViolation, match="nested"):
         codec.open_result(sealed, slots, [])
 
@@ -468,18 +520,47 @@ def test_random_headers_are_refused_and_nothing_else(header, buffers):
 
 
 NAME = "tests.rpc.wire.test_codec:exposed"
-ARRAY = msgspec.msgpack.decode(Codec().seal(Codec().pack_result(np.ones(2)), None)[0])[3]
+ARRAY = msgspec.msgpack.decode(Codec().seal(Codec().pack_result(np.ones(2)), None)[0])[2]
 FORGED = {
-    "a form that there is not": ([NAME, None, None, [], 9, [], [], None], "a form from 0 to 3"),
-    "no function": ([None, None, None, [], 0, [], [], None], "a call without a function"),
-    "a pickle without its bytes": ([NAME, None, None, [], 2, None, [], None], "expected 1 buffers"),
-    "fewer holes than slots": ([NAME, None, None, ARRAY, 0, [None], [], None], "with 1 holes"),
-    "a hole beyond": ([NAME, None, None, ARRAY, 0, [None], [1], None], "lies outside 1 items"),
-    "a hole that is no place": ([NAME, None, None, ARRAY, 0, [None], ["0"], None], "lies outside"),
-    "slots that are none": ([NAME, None, None, 7, 0, [], [], None], "the slots 7 don't fit"),
-    "a slot of no kind": ([NAME, None, None, [[-9]], 0, [None], [0], None], "a slot's descriptor"),
-    "a slot without its bytes": ([NAME, None, None, [[-2]], 0, [None], [0], None], "don't fit"),
+    "a form that there is not": ([[], None, None, 9], "a form from 0 to 3"),
+    "a pickle without its bytes": ([[], None, None, 2], "expected 1 buffers"),
+    "a pickle without its bytes for slots": ([[], [], None, 2], "expected 1 buffers"),
+    "fewer holes than slots": ([ARRAY, None, None, 0, [None], []], "with 1 holes"),
+    "items that are none": ([ARRAY, None, None, 0, 7, [0]], "with 1 holes"),
+    "a hole beyond": ([ARRAY, None, None, 0, [None], [1]], "lies outside 1 items"),
+    "a hole that is no place": ([ARRAY, None, None, 0, [None], ["0"]], "a malformed header"),
+    "holes that are none": ([ARRAY, None, None, 0, [None], 0], "a malformed header"),
+    "arrays that are none": ([7], "a malformed header"),
+    "an array without its bytes": ([[[11, None, [2]]]], "does not describe a buffer of no bytes"),
+    "slots that are none": ([[], 7], "a malformed header"),
+    "a slot of no kind": ([[], [[-9, None, 0]]], "don't fit 0 arrays"),
+    "a slot of fewer arrays than none": (
+        [ARRAY, [["tests.Quantity", 0, -1]]],
+        "a malformed header",
+    ),
+    "a slot without its array": ([[], [[0, None, 1]]], "don't fit 0 arrays"),
+    "a slot without its reference": ([[], [[1, None, 0]]], "0 references"),
+    "a slot without its bytes": ([[], [[2, None, 0]]], "0 other buffers"),
+    "an array without a slot": ([ARRAY, []], "don't fit 1 arrays"),
 }
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (None, "a call without a function"),
+        (7, "a malformed header"),
+        (b"digest", "a malformed header"),
+        ([b"digest"], "a malformed header"),
+        (["name", b"code"], "a malformed header"),
+        ([b"digest", "code"], "a malformed header"),
+    ],
+)
+def test_a_call_of_no_function_is_a_violation(function, message):
+    codec = Codec()
+    with pytest.raises(ProtocolViolation, match=message):
+        sealed, slots = codec.unseal(msgspec.msgpack.encode([function, None, []]), [], LIMITS)
+        codec.open_call(sealed, slots, [])
 
 
 @pytest.mark.parametrize("name", FORGED)
@@ -487,14 +568,15 @@ def test_a_header_that_contradicts_itself_is_a_violation(name):
     fields, message = FORGED[name]
     codec = Codec()
     with pytest.raises(ProtocolViolation, match=message):
-        sealed, slots = codec.unseal(msgspec.msgpack.encode(fields), [], LIMITS)
+        header = msgspec.msgpack.encode([NAME, None, *fields])
+        sealed, slots = codec.unseal(header, [], LIMITS)
         codec.open_call(sealed, slots, [])
 
 
 def test_bytes_that_no_slot_has_are_a_violation():
     codec = Codec()
     header, _ = codec.seal(codec.pack_call(exposed, (1,), None), None)
-    with pytest.raises(ProtocolViolation, match=r"expected 0 buffers for the slots .*, got 1"):
+    with pytest.raises(ProtocolViolation, match="expected 0 buffers in the frame, got 1"):
         codec.unseal(header, [b"more"], LIMITS)
 
 
@@ -508,10 +590,10 @@ def test_a_slot_without_a_hole_in_the_pickle_is_a_violation():
         codec.open_result(sealed, slots, buffers)
 
 
-def test_an_answer_without_its_one_result_is_a_violation():
-    codec = Codec()
+@pytest.mark.parametrize("items", [[], None])
+def test_an_answer_without_its_one_result_is_a_violation(items):
     with pytest.raises(ProtocolViolation, match="expected one result, got none"):
-        codec.open_result(Sealed(None, None, None, [], 0, [], [], None), [], [])
+        Codec().open_result(Sealed(None, None, [], items=items), [], [])
 
 
 @pytest.mark.parametrize("entry", [[], [77], ["0", 1], [6, 0], [6, None], [3, [0, 1]]])
@@ -528,10 +610,10 @@ def test_a_damaged_argument_by_name_is_a_violation(entry):
 
 @pytest.mark.parametrize(
     ("items", "where", "slots"),
-    [([], [], []), (None, [], []), ([None], [1], [2.0]), ([None], [], [2.0]), ([None], 0, [2.0])],
+    [([], (), []), (7, (), []), ([None], (1,), [2.0]), ([None], (), [2.0])],
 )
 def test_a_damaged_result_is_a_violation(items, where, slots):
-    sealed = Sealed(None, None, None, [], 0, items, where, None)
+    sealed = Sealed(None, None, [], items=items, where=where)
     with pytest.raises(ProtocolViolation):
         Codec().open_result(sealed, slots, [])
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from telegrad.errors import ProtocolViolation
+from telegrad.errors import CallTimeout, ProtocolViolation
 from telegrad.rpc.calls.future import Future, not_settled
 from telegrad.rpc.calls.unheard import Unheard
 from telegrad.rpc.names import WorkerInfo
@@ -15,6 +15,7 @@ from telegrad.tracebacks import own_context
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
     from telegrad.rpc.host import Host
+    from telegrad.rpc.references.rref import RRef
     from telegrad.rpc.worker import Worker
 
 __all__ = ["Call"]
@@ -83,10 +84,23 @@ class Call(Future[Any]):
     def _of(self) -> str:
         return f" of {self.describe()}"
 
+    def _name(self) -> object:
+        return getattr(self, "said", None) or getattr(self.what, "__qualname__", self.what)
+
     def describe(self) -> str:
         """Return what is called, and where."""
-        what = getattr(self, "said", None) or getattr(self.what, "__qualname__", self.what)
-        return f"{what} on {self.endpoint.peer.name!r}"
+        return f"{self._name()} on {self.to.name!r}"
+
+    def too_late(self, failing: str) -> CallTimeout:
+        """Return what fails it at its deadline; `failing` says what the worker did not do."""
+        return CallTimeout(
+            f"worker {self.to.name!r} {failing} {self._name()!r} before the deadline: give the "
+            "call a longer timeout, or see what keeps the worker busy"
+        )
+
+    def export(self, reference: "RRef") -> list[Any]:
+        """Return the descriptor of a reference that travels in this call."""
+        return self.worker.references.export(self.endpoint, self, reference)
 
     def fail(self, error: BaseException) -> None:
         """Settle the call with what befell it."""
@@ -148,9 +162,8 @@ class Call(Future[Any]):
 
     def malformed(self, error: BaseException) -> ProtocolViolation:
         """No worker answers so: end the connection, and return what to raise; `error` tells why."""
-        what = getattr(self.what, "__qualname__", self.what)
         violation = ProtocolViolation(
-            f"worker {self.to.name!r} answered {what!r} as no worker does: {error!r}"
+            f"worker {self.to.name!r} answered {self._name()!r} as no worker does: {error!r}"
         )
         if self.to.name != self.worker.name:
             _log.warning("closed the connection to %s: %s", self.to.name, violation)

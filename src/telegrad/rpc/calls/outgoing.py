@@ -96,14 +96,14 @@ class Outgoing:
         worker = self._worker
         peer = worker.find(to)
         deadline = self.deadline(timeout)
-        if waits and timeout is not None and peer.info.name == worker.name:
-            # To oneself it would run on this thread, and could not be given up at its timeout.
-            waits = False
         endpoint: Endpoint | None = None
         parent = creates
         if waits:
             request = current_request.get()
-            if (
+            if timeout is not None and peer.info.name == worker.name:
+                # It would run on this thread, and could not be given up at its timeout.
+                waits = False
+            elif (
                 request is not None
                 and request.can_nest
                 and request.worker is worker
@@ -130,12 +130,14 @@ class Outgoing:
             except Unserializable:
                 refuse_by_place(parcel)
                 raise
-        known = parcel.code is not None and endpoint.sent_code.get(parcel.function) is True
         try:
-            export = partial(worker.references.export, endpoint, call) if parcel.slots else None
-            header, buffers = worker.codec.seal(parcel, call.extra, export, known)
-            if parcel.code is not None and not known:
-                call.code = parcel.function
+            if parcel.code is not None:
+                if endpoint.sent_code.get(parcel.function) is True:
+                    parcel.code = None
+                else:
+                    call.code = parcel.function
+            header, buffers = worker.codec.seal(parcel, call.extra, call.export)
+            if call.code is not None:
                 endpoint.sent_code.put(call.code, False)
             flags = WAITING if waits else CREATES if creates else 0
             self._begin(call, Frame(CALL, flags, 0, parent, header, buffers))
@@ -181,41 +183,29 @@ class Outgoing:
     def _begin(self, call: Call, frame: Frame) -> None:
         endpoint = call.endpoint
         deadline = call.deadline
-        is_large = endpoint.may_block and frame.buffers
-        announced = endpoint.announced(frame) if is_large else None
-        is_unasked = announced is UNASKED
-        if is_unasked:
-            announced = None
-        elif announced is not None:
-            try:
-                self._worker.incoming.waiting.ask(endpoint, announced, deadline)
-            except (PeerError, Refused) as error:
-                self._worker.references.take_back(call)
-                late = isinstance(error, CallTimeout)
-                self._failed(call, self._too_late(call, "did not take") if late else error)
-                return
-            frame.flags |= GRANTED
-            if endpoint.unasked == MAY_WAIT:
-                # Those of a path have their turns in their order: that one's is over.
-                endpoint.unasked = 0
+        worker = self._worker
+        announced = None
         if endpoint.may_block:
+            if frame.buffers:
+                announced = endpoint.announced(frame)
+                if announced is not None and not self._find_room(call, frame, announced):
+                    return
             # Until it is sent, not the timers but its sender, who alone knows whether anything
             # went, fails it at the deadline.
             call.deadline = math.inf
         try:
             frame.ident = call.number = endpoint.calls.begin(call)
-            if is_unasked:
+            if announced is UNASKED:
                 endpoint.unasked = call.number
-            observer = self._worker.observer
-            if observer is not None:
-                observer.sent(call, len(frame.header) + sum(map(len, frame.buffers)))
+            if worker.observer is not None:
+                worker.observer.sent(call, len(frame.header) + sum(map(len, frame.buffers)))
             if self.rides:
                 self.end_rides(endpoint)
             went = endpoint.send(frame, deadline)
             call.deadline = deadline
         except (OSError, EOFError) as error:
             # The loss settles this call with all others.
-            self._worker.endpoint_lost(endpoint, error)
+            worker.endpoint_lost(endpoint, error)
             return
         except BaseException:
             endpoint.calls.withdraw(call)
@@ -223,20 +213,36 @@ class Outgoing:
             raise
         if not went:
             self._give_room_back(endpoint, announced)
-            self._not_sent(call)
+            if endpoint.calls.finish(call.number) is not None:
+                self._not_taken(call)
         elif not frame.flags & WAITING and not call._done:
             endpoint.expect()
-            self._worker.host.rouse(deadline)
+            worker.host.rouse(deadline)
+
+    def _find_room(self, call: Call, frame: Frame, announced: tuple[int, int]) -> bool:
+        """Wait until there is room for a large request; False, and its call failed, if not."""
+        endpoint = call.endpoint
+        if announced is UNASKED:
+            return True
+        try:
+            self._worker.incoming.waiting.ask(endpoint, announced, call.deadline)
+        except (PeerError, Refused) as error:
+            self._not_taken(call, None if isinstance(error, CallTimeout) else error)
+            return False
+        frame.flags |= GRANTED
+        if endpoint.unasked == MAY_WAIT:
+            # Those of a path have their turns in their order: that one's is over.
+            endpoint.unasked = 0
+        return True
 
     def _give_room_back(self, endpoint: Endpoint, announced: tuple[int, int] | None) -> None:
-        if announced is not None:
+        if announced is not None and announced is not UNASKED:
             self._worker.incoming.waiting.give_back(endpoint, announced)
 
-    def _not_sent(self, call: Call) -> None:
-        """Fail a call of which nothing went before its deadline: it has certainly not run."""
-        if call.endpoint.calls.finish(call.number) is not None:
-            self._worker.references.take_back(call)
-            self._failed(call, self._too_late(call, "did not take"))
+    def _not_taken(self, call: Call, error: BaseException | None = None) -> None:
+        """Fail a call of which nothing went, before its deadline: it has certainly not run."""
+        self._worker.references.take_back(call)
+        self._failed(call, error or call.too_late("did not take"))
 
     def service(
         self,
@@ -253,21 +259,25 @@ class Outgoing:
             check_not_busy()
         worker = self._worker
         peer = worker.find(to)
-        data, buffers = seal_message(name, header, arrays)
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
             endpoint = worker.path_to(peer, deadline)
-        call = Call(worker, endpoint, deadline, name)
-        call.is_service = True
-        self._begin(call, Frame(SERVICE, WAITING if waits else 0, 0, 0, data, buffers))
-        return call
+        return self.service_on(endpoint, name, header, deadline, arrays, waits)
 
-    def service_on(self, endpoint: Endpoint, name: str, header: Any, deadline: float) -> Call:
+    def service_on(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        header: Any,
+        deadline: float,
+        arrays: Arrays = (),
+        waits: bool = True,
+    ) -> Call:
         """Send a service's message on a certain path, because it is about that path."""
         call = Call(self._worker, endpoint, deadline, name)
         call.is_service = True
-        data, _ = seal_message(name, header, ())
-        self._begin(call, Frame(SERVICE, WAITING, 0, 0, data))
+        data, buffers = seal_message(name, header, arrays)
+        self._begin(call, Frame(SERVICE, WAITING if waits else 0, 0, 0, data, buffers))
         return call
 
     def notify(self, peer: "Session", name: str, header: Any, rides: bool = False) -> None:
@@ -433,15 +443,8 @@ class Outgoing:
     def _give_up(self, call: Call) -> None:
         if call.number == call.endpoint.unasked:
             call.endpoint.unasked = MAY_WAIT
-        self._failed(call, self._too_late(call, "did not answer"))
+        self._failed(call, call.too_late("did not answer"))
         self._worker.references.gave_up(call)
-
-    def _too_late(self, call: Call, failing: str) -> CallTimeout:
-        what = getattr(call, "said", None) or getattr(call.what, "__qualname__", call.what)
-        return CallTimeout(
-            f"worker {call.endpoint.peer.name!r} {failing} {what!r} before the deadline: give the "
-            "call a longer timeout, or see what keeps the worker busy"
-        )
 
     def abandon(self, endpoint: Endpoint, error: Callable[[], BaseException]) -> None:
         """Fail all calls on a path that is lost."""

@@ -36,7 +36,7 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
     name: str
     header: Any
-    arrays: list[list[Any]]
+    arrays: list[arrays.Descriptor]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -66,13 +66,7 @@ def open_message(
         raise ProtocolViolation(f"a malformed service message came: {error}") from error
     if not message.arrays and not buffers:
         return message.name, message.header, []
-    try:
-        content, used = arrays.build_all(message.arrays, buffers, 0, most_dimensions)
-    except (IndexError, TypeError, ValueError) as error:
-        raise ProtocolViolation(
-            f"the arrays of a message of {message.name!r} don't fit the {len(buffers)} buffers of "
-            f"its frame: {error}"
-        ) from error
+    content, used = arrays.build_all(message.arrays, buffers, 0, most_dimensions)
     if used != len(buffers):
         raise ProtocolViolation(
             f"expected {used} buffers for a message of {message.name!r}, got {len(buffers)}"

@@ -10,36 +10,34 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.wire.frames import Buffer
 
-__all__ = [
-    "CODES",
-    "Descriptor",
-    "build",
-    "build_all",
-    "describe",
-    "describe_all",
-    "inline_below",
-    "is_raw",
-]
+__all__ = ["CODES", "Descriptor", "build_all", "describe_all", "is_raw"]
 
-Descriptor = list[Any]
-"""[code, bytes, shape]; [NAMED, bytes, shape, dtype.str] for a dtype that has no code.
 
-Instead of the bytes stands None where they are the frame's next buffer.
-"""
+class Descriptor(msgspec.Struct, array_like=True, gc=False):
+    """An array as it came: the code of its dtype, or ``dtype.str`` of one that has none.
+
+    No `data` where the bytes are the frame's next buffer; what there is is memory of its own, to
+    which it may be written.
+    """
+
+    code: int | str
+    data: bytearray | None
+    shape: list[int]
+
 
 _NAMES: Final = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64", "complex128"),
 )
-_DTYPES: Final = dict(enumerate(map(np.dtype, _NAMES)))
-CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
+# None is 0: a dtype without a code goes by its name.
+CODES: Final = {np.dtype(name): code for code, name in enumerate(_NAMES, 1)}
 """What stands for the usual dtypes."""
-NAMED: Final = len(_DTYPES)
 # The names, as NumPy writes them, of dtypes that raw bytes describe in full; arrays of others, such
 # as structures and Python objects, are pickled. NumPy reads other spellings, too, and crashes on
 # some: M8[s/0]. None has items of no size: the bytes would not bound their number.
@@ -47,9 +45,21 @@ _NAME: Final = re.compile(
     r"[<>|][biufcSU][1-9][0-9]{0,9}"
     r"|[<>][mM]8(\[([1-9][0-9]{0,9})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
-# Bytes: of one array in a descriptor, and of all such arrays of a header.
+# Bytes: of one array in a descriptor, and of all such arrays of a header, which has a limit.
 _INLINE_BELOW: Final = 16 << 10
 _MOST_INLINE: Final = 64 << 10
+
+
+class _Dtypes(dict[int | str, "np.dtype[Any]"]):
+    """The dtypes by their codes; those that go by their names are not kept."""
+
+    def __missing__(self, name: int | str) -> "np.dtype[Any]":
+        if isinstance(name, str) and _NAME.fullmatch(name):
+            return np.dtype(name)
+        raise ProtocolViolation(f"expected the dtype of plain numbers, got {name!r:.200}")
+
+
+_DTYPES: Final = _Dtypes({code: dtype for dtype, code in CODES.items()})
 
 
 def is_raw(array: "np.ndarray[Any, Any]") -> bool:
@@ -58,61 +68,25 @@ def is_raw(array: "np.ndarray[Any, Any]") -> bool:
     return dtype in CODES or _NAME.fullmatch(dtype.str) is not None
 
 
-def inline_below(count: int) -> int:
-    """Return the size below which arrays stand in the header, where there are `count` of them.
-
-    Headers have a limit of their own: all such arrays together are 64 KB at most.
-    """
-    return _INLINE_BELOW if count <= _MOST_INLINE // _INLINE_BELOW else _MOST_INLINE // count
-
-
-def describe(array: "np.ndarray[Any, Any]", buffers: list[Buffer], inline: int) -> Descriptor:
-    """Return the descriptor of an array that is raw.
-
-    Its bytes stand in it if they are fewer than `inline`, else they are appended to `buffers`.
-    """
-    data = None
-    if array.nbytes < inline:
-        data = array.tobytes()
-    else:
-        buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    dtype = array.dtype
-    code = CODES.get(dtype)
-    if code is None:
-        return [NAMED, data, array.shape, dtype.str]
-    return [code, data, array.shape]
-
-
 def describe_all(
     content: Sequence["np.ndarray[Any, Any]"], buffers: list[Buffer]
-) -> list[Descriptor]:
-    """Return the descriptors of all arrays of a message."""
-    inline = inline_below(len(content))
-    return [describe(array, buffers, inline) for array in content]
+) -> list[tuple[Any, ...]]:
+    """Return what is sent of all arrays of a message, which are raw; see `Descriptor`.
 
-
-def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.ndarray[Any, Any]":
-    """Return an array over the buffer's memory."""
-    try:
-        code = descriptor[0]
-        dtype = _named_dtype(descriptor[3]) if code == NAMED else _DTYPES[code]
-        # NumPy refuses a shape that needs more than the buffer has; it may also need less.
-        array: np.ndarray[Any, Any] = np.ndarray(descriptor[2], dtype, buffer)
-        if array.nbytes == len(buffer) and array.ndim <= most_dimensions:
-            return array
-    except (TypeError, ValueError, LookupError, OverflowError, MemoryError):
-        pass
-    size = len(buffer) if isinstance(buffer, (bytes, bytearray, memoryview)) else "no"
-    raise ProtocolViolation(
-        f"the array descriptor {descriptor!r:.200} does not describe a buffer of {size} bytes with "
-        f"at most {most_dimensions} dimensions"
-    )
-
-
-def _named_dtype(name: Any) -> "np.dtype[Any]":
-    if type(name) is str and _NAME.fullmatch(name):
-        return np.dtype(name)
-    raise ProtocolViolation(f"expected the dtype of plain numbers, got {name!r:.200}")
+    The bytes of small ones stand there, those of others are appended to `buffers`.
+    """
+    count = len(content)
+    inline = _INLINE_BELOW if count <= _MOST_INLINE // _INLINE_BELOW else _MOST_INLINE // count
+    descriptors = []
+    for array in content:
+        data = None
+        if array.nbytes < inline:
+            data = array.tobytes()
+        else:
+            buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        dtype = array.dtype
+        descriptors.append((CODES.get(dtype) or dtype.str, data, array.shape))
+    return descriptors
 
 
 def build_all(
@@ -121,18 +95,24 @@ def build_all(
     first: int,
     most_dimensions: int,
 ) -> tuple[list["np.ndarray[Any, Any]"], int]:
-    """Return the arrays, and the place of the first buffer from `first` on that none of them took.
-
-    What came in a descriptor gets memory of its own, to which it may be written.
-    """
+    """Return the arrays, and the place of the first buffer from `first` on that none took."""
     content = []
-    for descriptor in descriptors:
-        data = descriptor[1]
-        # Nothing but bytes: of a number `bytearray` would make as many.
-        if type(data) is bytes:
-            data = bytearray(data)
-        elif data is None:
-            data = buffers[first]
-            first += 1
-        content.append(build(descriptor, data, most_dimensions))
+    for each in descriptors:
+        data: Buffer | None = each.data
+        try:
+            if data is None:
+                data = buffers[first]
+                first += 1
+            # NumPy refuses a shape that needs more than the buffer has; it may also need less.
+            array: np.ndarray[Any, Any] = np.ndarray(each.shape, _DTYPES[each.code], data)
+            if array.nbytes == len(data) and array.ndim <= most_dimensions:
+                content.append(array)
+                continue
+        except (TypeError, ValueError, LookupError, OverflowError, MemoryError):
+            pass
+        size = "no" if data is None else len(data)
+        raise ProtocolViolation(
+            f"the array descriptor {each!r:.200} does not describe a buffer of {size} bytes with "
+            f"at most {most_dimensions} dimensions"
+        )
     return content, first

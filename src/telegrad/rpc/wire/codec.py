@@ -25,7 +25,7 @@ from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.header_check import check_header
 from telegrad.rpc.wire.script import NO_NAMES, Names, script_name
-from telegrad.rpc.wire.slots import Reference, build_slots, describe_slots
+from telegrad.rpc.wire.slots import Entry, build_slots, describe_slots, has_slot
 
 __all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
 
@@ -38,37 +38,38 @@ _MOST_FLAT_ITEMS: Final = 256
 _ARRAY: Final = np.ndarray
 # Types whose values have a slot wherever they are; filled as they are met.
 _slotted: set[type] = {_ARRAY}
-# Items that are nothing but holes, by their number, and where those are. Nobody changes these.
-_MANY: Final = 9
-_NOTHING: Final[list[list[None]]] = [[None] * count for count in range(_MANY)]
-_ALL_HOLES: Final = [list(range(count)) for count in range(_MANY)]
+_are_slotted: Final = _slotted.issuperset
 
 
 class Parcel(msgspec.Struct, gc=False):
-    """A value taken apart, before it is sealed. An interceptor may replace items of `slots`."""
+    """A value taken apart, before it is sealed. An interceptor may replace items of `slots`.
+
+    `rest` is (form, items, where, names) of a `Sealed`, as far as they are not what is usual.
+    """
 
     function: str | bytes | None
-    form: int
-    items: Any
-    where: list[int]
-    names: dict[str, Any] | None
-    stream: bytes | None
     slots: list[Any]
+    rest: tuple[Any, ...] = ()
+    stream: bytes | None = None
     code: bytes | None = None
 
 
 class Sealed(msgspec.Struct, array_like=True, gc=False):
-    """The header of a call or of a result. `function` is a name, a digest, or None."""
+    """The header of a call or of a result; what most have comes first, and they end there.
 
-    function: Any
-    code: bytes | None
+    `function` is a name, or a digest and perhaps the code, or None. Without `entries` the slots are
+    arrays; without `items` all that there is has a slot, else `where` says which items have one.
+    """
+
+    function: str | tuple[bytes, bytes | None] | None
     extra: Any
-    # Lists, if the peer is honest. Not checked here: what reads them does, and it takes time.
-    slots: Any
-    form: int
-    items: Any
-    where: Any
-    names: dict[str, Any] | None
+    arrays: list[arrays.Descriptor]
+    entries: list[Entry] | None = None
+    references: list[list[Any]] | None = None
+    form: int = _FLAT
+    items: Any = None
+    where: tuple[int, ...] = ()
+    names: dict[str, Any] | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,53 +78,47 @@ _decode = msgspec.msgpack.Decoder(Sealed).decode
 
 def _flat(
     function: str | bytes | None,
-    form: int,
     items: Sequence[Any],
+    form: int = _FLAT,
     names: dict[str, Any] | None = None,
     code: bytes | None = None,
 ) -> Parcel | None:
-    """Return a parcel of the items, with None where each has a slot; None if they are not flat."""
-    count = len(items)
-    if 0 < count < _MANY and _slotted.issuperset(map(type, items)):
-        # The usual case: nothing but arrays and tensors.
-        slots = list(items)
-        for item in slots:
-            if type(item) is _ARRAY and item.dtype not in CODES and not arrays.is_raw(item):
-                return None
-        if count > 1 and len(set(map(id, slots))) < count:
-            # One is here twice and must arrive as one object: pickle does that.
-            return None
-        return Parcel(function, form, _NOTHING[count], _ALL_HOLES[count], names, None, slots, code)
-    if count > _MOST_FLAT_ITEMS:
+    """Return a parcel of the items, with None where some have a slot; None if they are not flat."""
+    if len(items) > _MOST_FLAT_ITEMS:
         return None
-    rest = list(items)
-    where: list[int] = []
-    slots = []
-    lists: list[list[Any]] = []
-    for index, item in enumerate(rest):
-        type_ = type(item)
-        if type_ is _ARRAY:
-            if item.dtype not in CODES and not arrays.is_raw(item):
-                return None
-        elif type_ in _ATOMS:
-            if (type_ is bytes or type_ is str) and len(item) > _LARGEST_FLAT_BYTES:
-                return None
-            continue
-        elif type_ is list:
-            lists.append(item)
-            continue
-        elif kinds.find(type_) is None and not issubclass(type_, Reference):
+    slots = list(items)
+    rest: tuple[Any, ...] = ()
+    if form or names:
+        rest = (form, [None] * len(slots), list(range(len(slots))), names)
+    if slots and not _are_slotted(map(type, slots)):
+        left, where = slots, []
+        lists: list[list[Any]] = []
+        slots = []
+        for place, item in enumerate(left):
+            type_ = type(item)
+            if type_ in _ATOMS:
+                if (type_ is str or type_ is bytes) and len(item) > _LARGEST_FLAT_BYTES:
+                    return None
+            elif type_ is list:
+                lists.append(item)
+            else:
+                if type_ not in _slotted:
+                    if not has_slot(item):
+                        return None
+                    _slotted.add(type_)
+                slots.append(item)
+                where.append(place)
+                left[place] = None
+        if lists and not _are_flat_lists(lists, len(left)):
             return None
-        else:
-            _slotted.add(type_)
-        rest[index] = None
-        where.append(index)
-        slots.append(item)
+        rest = (form, left, where, names)
+    for item in slots:
+        if type(item) is _ARRAY and item.dtype not in CODES and not arrays.is_raw(item):
+            return None
     if len(slots) > 1 and len(set(map(id, slots))) < len(slots):
+        # One is here twice and must arrive as one object: pickle does that.
         return None
-    if lists and not _are_flat_lists(lists, len(items)):
-        return None
-    return Parcel(function, form, rest, where, names, None, slots, code)
+    return Parcel(function, slots, rest, None, code)
 
 
 class Codec:
@@ -135,52 +130,54 @@ class Codec:
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
         self.script = NO_NAMES
+        self._resolve = functions.resolve_exposed if strict else function_names.resolve_name
         self.nothing = self.seal(self.pack_result(None), None)[0]
 
     def pack_call(
         self, function: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
     ) -> Parcel:
         """Take a call apart."""
-        if not isinstance(args, (tuple, list)):
-            if args is not None:
-                raise UsageError(
-                    f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
-                    "written with a comma: (x,)"
-                )
-            args = ()
+        if type(args) is not tuple:
+            args = _by_place(args)
+        names = None if kwargs is None else _by_name(kwargs)
         reference: str | bytes | None = function_names.importable_name(function)
         code = None
         if reference is None:
-            if self.strict:
-                raise Refused(
-                    f"{function!r} can't be imported by name, and strict mode sends no code: "
-                    "define it at the top of a module that every worker imports, not of the "
-                    "script itself, and mark it with @rpc.expose"
-                )
-            if self.script:
-                reference = script_name(function, self.script)
+            reference, code = self._reference_by_value(function)
             if reference is None:
-                pair = functions.code_of(function, self.script)
-                if pair is not None:
-                    reference, code = pair
-        names = None if kwargs is None else _by_name(kwargs)
-        if reference is not None and (not names or _are_flat(names.values())):
-            parcel = _flat(reference, _FLAT, args, names, code)
+                call = (function, tuple(args), names or {})
+                stream, slots = pickler.dumps(call, "(func, args)", self.script)
+                return Parcel(None, slots, (_PICKLE,), stream)
+        if not names or _are_flat(names.values()):
+            parcel = _flat(reference, args, _FLAT, names, code)
             if parcel is not None:
                 return parcel
-        if reference is not None:
-            return self._nested_call(reference, args, names or {}, code)
-        call = (function, tuple(args), names or {})
-        stream, slots = pickler.dumps(call, "(func, args)", self.script)
-        return Parcel(None, _PICKLE, None, [], None, stream, slots)
+        return self._nested_call(reference, args, names or {}, code)
+
+    def _reference_by_value(self, function: Any) -> tuple[str | bytes | None, bytes | None]:
+        """Return the reference and the code of a function that can't be imported by name.
+
+        No reference if it holds slots: then it travels with its arguments.
+        """
+        if self.strict:
+            raise Refused(
+                f"{function!r} can't be imported by name, and strict mode sends no code: "
+                "define it at the top of a module that every worker imports, not of the "
+                "script itself, and mark it with @rpc.expose"
+            )
+        if self.script:
+            name = script_name(function, self.script)
+            if name is not None:
+                return name, None
+        return functions.code_of(function, self.script) or (None, None)
 
     def pack_result(self, value: Any) -> Parcel:
         """Take a result apart."""
-        form = _FLAT
-        items: Sequence[Any] = (value,)
         if type(value) is tuple:
-            form, items = _FLAT_TUPLE, value
-        return _flat(None, form, items) or self._nested_result(value)
+            parcel = _flat(None, value, _FLAT_TUPLE)
+        else:
+            parcel = _flat(None, (value,))
+        return parcel or self._nested_result(value)
 
     def _nested_call(
         self, function: str | bytes, args: Sequence[Any], names: dict[str, Any], code: bytes | None
@@ -190,49 +187,54 @@ class Codec:
             slots: list[Any] = []
             tree = plain.dump(tuple(args), "args", slots)
             named = {k: plain.dump(v, f"kwargs[{k!r}]", slots) for k, v in names.items()}
-            return Parcel(function, _PLAIN, tree, [], named or None, None, slots)
+            return Parcel(function, slots, (_PLAIN, tree, (), named or None))
         stream, slots = _dump_call(args, names, self.script)
-        return Parcel(function, _PICKLE, None, [], None, stream, slots, code)
+        return Parcel(function, slots, (_PICKLE,), stream, code)
 
     def _nested_result(self, value: Any) -> Parcel:
         """Take a result apart that is not flat."""
         if self.strict:
             slots: list[Any] = []
             tree = plain.dump(value, "result", slots)
-            return Parcel(None, _PLAIN, tree, [], None, None, slots)
+            return Parcel(None, slots, (_PLAIN, tree))
         stream, slots = pickler.dumps(value, "result", self.script)
-        return Parcel(None, _PICKLE, None, [], None, stream, slots)
+        return Parcel(None, slots, (_PICKLE,), stream)
 
     def seal(
         self,
         parcel: Parcel,
         extra: Any,
         export: Callable[[Any], list[Any]] | None = None,
-        known: bool = False,
     ) -> tuple[bytes, list[Buffer]]:
-        """Return header and buffers. `known`: the peer has the function's code already."""
+        """Return header and buffers; `export` gives the descriptor of a reference."""
         buffers: list[Buffer] = []
         if parcel.stream is not None:
             buffers.append(parcel.stream)
+        rest = parcel.rest
+        function: Any = parcel.function
+        if type(function) is bytes:
+            function = (function, parcel.code)
+        # As a `Sealed` would be, which would have to be made.
+        head: tuple[Any, ...] = (function, extra)
+        if not parcel.slots:
+            head += ((), None, None)
+        else:
+            try:
+                head += describe_slots(parcel.slots, buffers, export)
+            except Unserializable:
+                refuse_by_place(parcel)
+                raise
         try:
-            slots = describe_slots(parcel.slots, buffers, export) if parcel.slots else []
-        except Unserializable:
-            refuse_by_place(parcel)
-            raise
-        first = (parcel.function, None if known else parcel.code, extra, slots)
-        try:
-            # As a `Sealed` would be, which would have to be made.
-            rest = (parcel.form, parcel.items, parcel.where, parcel.names)
-            return _encode(first + rest), buffers
+            return _encode(head + rest), buffers
         except (OverflowError, UnicodeEncodeError):
             # An integer beyond 64 bits or a lone surrogate: rare, so found out by trying.
-            if parcel.form in (_FLAT, _FLAT_TUPLE):
+            if rest and rest[0] in (_FLAT, _FLAT_TUPLE):
                 nested = self._nested(parcel)
-                rest = (nested.form, nested.items, [], nested.names)
+                rest = nested.rest
                 if nested.stream is not None:
                     buffers.insert(0, nested.stream)
         try:
-            return _encode(first + rest), buffers
+            return _encode(head + rest), buffers
         except UnicodeEncodeError as error:
             raise Unserializable(
                 f"strict mode sends only text that is valid Unicode: {error}"
@@ -240,12 +242,12 @@ class Codec:
 
     def _nested(self, parcel: Parcel) -> Parcel:
         """Return what a flat parcel has in a form that takes more, with the same slots."""
-        items = list(parcel.items)
-        for index, value in zip(parcel.where, parcel.slots, strict=True):
+        form, items, where, names = parcel.rest
+        for index, value in zip(where, parcel.slots, strict=True):
             items[index] = value
         if parcel.function is not None:
-            return self._nested_call(parcel.function, items, parcel.names or {}, parcel.code)
-        return self._nested_result(tuple(items) if parcel.form == _FLAT_TUPLE else items[0])
+            return self._nested_call(parcel.function, items, names or {}, parcel.code)
+        return self._nested_result(tuple(items) if form == _FLAT_TUPLE else items[0])
 
     def unseal(
         self,
@@ -261,19 +263,29 @@ class Codec:
             sealed = _decode(header)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise ProtocolViolation(f"a malformed header came: {error}") from error
-        form = sealed.form
         first = 0
-        if form != _FLAT:
-            if not _FLAT <= form <= _PLAIN:
-                raise ProtocolViolation(f"expected a form from 0 to 3, got {form}")
-            if form == _PICKLE:
+        if sealed.form:
+            if not _FLAT <= sealed.form <= _PLAIN:
+                raise ProtocolViolation(f"expected a form from 0 to 3, got {sealed.form}")
+            if sealed.form == _PICKLE:
                 if self.strict:
                     raise Refused("this worker is strict: it takes no pickle")
                 first = 1
-        if not sealed.slots and len(buffers) == first:
-            return sealed, []
-        imports = not self.strict
-        return sealed, build_slots(sealed.slots, buffers, first, limits.dimensions, accept, imports)
+        content: list[Any] = []
+        used = first
+        if sealed.arrays:
+            content, used = arrays.build_all(sealed.arrays, buffers, first, limits.dimensions)
+        more = len(buffers) - used
+        if more and (more < 0 or sealed.entries is None):
+            raise ProtocolViolation(f"expected {used} buffers in the frame, got {len(buffers)}")
+        if sealed.entries is not None:
+            # References all at once, so that they are counted in few messages; and before values of
+            # kinds are made, which may fail: the sender would wait for ever to hear of those that
+            # were not accepted.
+            references = accept(sealed.references) if sealed.references and accept else ()
+            raw, imports = buffers[used:], not self.strict
+            content = build_slots(sealed.entries, content, references, raw, imports)
+        return sealed, content
 
     def open_call(
         self,
@@ -284,19 +296,16 @@ class Codec:
     ) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
         """Return (function, args, kwargs); `codes` are the functions that the peer sent before."""
         reference = sealed.function
-        if type(reference) is str:
-            if self.strict:
-                function = functions.resolve_exposed(reference)
-            else:
-                function = function_names.resolve_name(reference)
-        elif type(reference) is bytes:
-            function = self._received_function(reference, sealed.code, codes)
-        else:
-            if sealed.form != _PICKLE:
-                raise ProtocolViolation("a call without a function came")
+        if isinstance(reference, str):
+            function = self._resolve(reference)
+        elif reference is not None:
+            function = self._received_function(reference, codes)
+        elif sealed.form == _PICKLE:
             return pickler.loads(buffers[0], slots)  # type: ignore[no-any-return]
-        if sealed.form == _FLAT:
-            args = _fill(sealed, slots) if sealed.items or slots else []
+        else:
+            raise ProtocolViolation("a call without a function came")
+        if not sealed.form:
+            args = slots if sealed.items is None else _fill(sealed, slots)
             return function, args, sealed.names or {}
         if sealed.form == _PICKLE:
             args, kwargs = pickler.loads(buffers[0], slots)
@@ -308,17 +317,22 @@ class Codec:
         """Return the result."""
         form = sealed.form
         if form == _FLAT:
-            items = sealed.items if not slots and type(sealed.items) is list else None
-            return (items or _fill(sealed, slots))[0]
+            items = slots if sealed.items is None else _fill(sealed, slots)
+            if not items:
+                raise ProtocolViolation("expected one result, got none")
+            return items[0]
         if form == _FLAT_TUPLE:
-            return tuple(_fill(sealed, slots))
+            return tuple(slots if sealed.items is None else _fill(sealed, slots))
         if form == _PICKLE:
             return pickler.loads(buffers[0], slots)
         return plain.load(sealed.items, slots)
 
-    def _received_function(self, digest: bytes, code: bytes | None, codes: CodeCache | None) -> Any:
+    def _received_function(
+        self, reference: tuple[bytes, bytes | None], codes: CodeCache | None
+    ) -> Any:
         if self.strict:
             raise Refused("this worker is strict: it takes no functions by value")
+        digest, code = reference
         function = None if codes is None else codes.get(digest)
         if function is None:
             if code is None:
@@ -332,12 +346,25 @@ class Codec:
 def refuse_by_place(parcel: Parcel) -> None:
     """Raise with the place of the argument that can't be sent, where it is one of a flat parcel."""
     name = "result" if parcel.function is None else "args"
-    for place, value in zip(parcel.where, parcel.slots):
+    sealed = Sealed(None, None, [], None, None, *parcel.rest)
+    places = sealed.where if parcel.rest else range(len(parcel.slots))
+    for place, value in zip(places, parcel.slots):
         try:
             kinds.check(value)
         except Unserializable as error:
-            where = name if parcel.form == _FLAT and name == "result" else f"{name}[{place}]"
+            where = name if sealed.form == _FLAT and name == "result" else f"{name}[{place}]"
             raise Unserializable(f"{where} can't be sent: {error}") from error
+
+
+def _by_place(args: Any) -> Sequence[Any]:
+    if args is None:
+        return ()
+    if not isinstance(args, (tuple, list)):
+        raise UsageError(
+            f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
+            "written with a comma: (x,)"
+        )
+    return args
 
 
 def _by_name(kwargs: Any) -> dict[str, Any]:
@@ -350,10 +377,10 @@ def _by_name(kwargs: Any) -> dict[str, Any]:
 
 
 def _are_flat(values: Collection[Any]) -> bool:
-    return len(values) <= _MOST_FLAT_ITEMS and all(
-        type(value) in _ATOMS
-        and not (isinstance(value, (str, bytes)) and len(value) > _LARGEST_FLAT_BYTES)
-        for value in values
+    return not values or (
+        len(values) <= _MOST_FLAT_ITEMS
+        and _ATOMS.issuperset(map(type, values))
+        and all(len(x) <= _LARGEST_FLAT_BYTES for x in values if isinstance(x, (str, bytes)))
     )
 
 
@@ -377,16 +404,11 @@ def _dump_call(
 
 def _fill(sealed: Sealed, slots: list[Any]) -> list[Any]:
     items, where = sealed.items, sealed.where
-    count = len(slots)
-    if 0 < count < _MANY and where == _ALL_HOLES[count] and items == _NOTHING[count]:
-        return slots
-    if type(items) is not list or type(where) is not list or len(where) != len(slots):
+    if type(items) is not list or len(where) != len(slots):
         raise ProtocolViolation(f"expected a list with {len(slots)} holes, got {items!r}")
     try:
         for index, value in zip(where, slots):
             items[index] = value
-    except (IndexError, TypeError):
+    except IndexError:
         raise ProtocolViolation(f"a hole at {where} lies outside {len(items)} items") from None
-    if not items and sealed.form == _FLAT:
-        raise ProtocolViolation("expected one result, got none")
     return items

@@ -32,6 +32,7 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
 _MOST_PLACES: Final = 4096
 _places: dict[Any, _Place] = {}
 _places_by_name: dict[str, _Place] = {}
+_PLAIN: Final = frozenset((FunctionType, BuiltinFunctionType))
 _listed_by_value: Final = cloudpickle.list_registry_pickle_by_value
 
 
@@ -42,17 +43,15 @@ def goes_by_value_on_request() -> bool:
 
 def importable_name(function: Any) -> str | None:
     """Return "module:qualname" if importing it gives this very object, else None."""
-    type_ = type(function)
-    is_plain = type_ is FunctionType or type_ is BuiltinFunctionType
-    if is_plain:
-        place = _places.get(function)
-        if (
-            place is not None
-            and sys.modules.get(place.module_name) is place.module
-            and place.namespace.get(place.attribute) is function
-            and not _listed_by_value()
-        ):
-            return place.name
+    is_plain = type(function) in _PLAIN
+    place = _places.get(function) if is_plain else None
+    if (
+        place is not None
+        and place.namespace.get(place.attribute) is function
+        and sys.modules.get(place.module_name) is place.module
+        and not _listed_by_value()
+    ):
+        return place.name
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None)
     if module is None or name is None or module == "__main__":

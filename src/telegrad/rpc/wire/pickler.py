@@ -22,9 +22,9 @@ import cloudpickle
 import numpy as np
 
 from telegrad.errors import ProtocolViolation, Unserializable
-from telegrad.rpc.wire import arrays, kinds
+from telegrad.rpc.wire import kinds
 from telegrad.rpc.wire.script import NO_NAMES, Names, is_named
-from telegrad.rpc.wire.slots import RawBuffer, Role, role_of
+from telegrad.rpc.wire.slots import RawBuffer, has_slot
 
 __all__ = ["dumps", "loads"]
 
@@ -71,8 +71,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         super().__init__(file, _PROTOCOL, partial(_give_out, self.slots))
 
     def reducer_override(self, obj: Any) -> Any:
-        role = role_of(type(obj))
-        if role is None or (role is Role.ARRAY and not arrays.is_raw(obj)):
+        if not has_slot(obj):
             if (
                 self._script
                 and isinstance(obj, (FunctionType, type))
@@ -89,9 +88,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                     "and its module has no such name"
                 )
             return reduced
-        if role is Role.KIND:
-            # Here, where an error can still say by which path it came.
-            kinds.check(obj)
+        # Here, where an error can still say by which path it came.
+        kinds.check(obj)
         self.slots.append(obj)
         # A tuple of its own each time: a shared one would be memoised, and so fill one hole.
         return _filled, (_HOLE,)

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from telegrad.errors import ProtocolViolation, Unserializable
-from telegrad.rpc.wire import arrays
 from telegrad.rpc.wire.header_check import check_keys
-from telegrad.rpc.wire.slots import Role, role_of
+from telegrad.rpc.wire.slots import has_slot
 
 __all__ = ["dump", "load"]
 
@@ -69,8 +68,7 @@ def _dump(value: Any, path: str, slots: list[Any], depth: int) -> Any:
         return [_SLICE, *(_dump(part, path, slots, depth - 1) for part in parts)]
     if value is Ellipsis:
         return [_ELLIPSIS]
-    role = role_of(type_)
-    if role is not None and (role is not Role.ARRAY or arrays.is_raw(value)):
+    if has_slot(value):
         slots.append(value)
         return [_SLOT, len(slots) - 1]
     raise Unserializable(
