@@ -46,9 +46,9 @@ class Endpoint(abc.ABC):
     # Links have more than the thirty attributes up to which Python 3.11 finds those of an instance
     # at once: without slots, each look at one took two and a half times as long.
     __slots__ = (
-        *("accept", "anteroom", "calls", "closed", "frames", "limits", "liveness", "next_tick"),
-        *("outbox", "peer", "received_code", "retry_at"),
-        *("sent_code", "serving", "unasked", "unwanted"),
+        *("accept", "anteroom", "calls", "closed", "limits", "liveness", "next_tick", "outbox"),
+        *("peer", "received_code", "retry_at", "sent_code", "serving", "signs", "unasked"),
+        *("unwanted",),
     )
 
     may_block = False
@@ -66,8 +66,8 @@ class Endpoint(abc.ABC):
         self.unasked = 0
         """The last large request that went without being announced, or MAY_WAIT."""
         self.next_tick = now + self.liveness.interval
-        # How many frames have come.
-        self.frames = 0
+        # How many signs of life of the peer were noted, besides bytes that came.
+        self.signs = 0
         self.closed = False
         # Requests that are being served, and those of them that the peer gave up.
         self.serving: set[int] = set()
@@ -124,7 +124,7 @@ class Endpoint(abc.ABC):
 
     def signs_of_life(self) -> int:
         """Return a number that grows whenever something of the peer comes."""
-        return self.frames
+        return self.signs
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""

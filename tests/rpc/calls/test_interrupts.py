@@ -127,11 +127,11 @@ def test_shared_memory_that_was_being_filled_is_given_back(monkeypatch):
 
 def receiving_in_parts(reader, after_the_first):
     """Let nothing more come after the first part of a large frame until this was called."""
-    connection, before = reader._connection, reader.pieces
+    connection, before = reader._connection, reader.received
     receive = connection.recv_into_nowait
 
     def once(view):
-        if reader.pieces > before:
+        if reader.received > before:
             connection.recv_into_nowait = receive
             after_the_first()
         return receive(view[: 1 << 16])

@@ -144,7 +144,7 @@ def test_one_that_fails_its_thread_leaves_its_place_to_the_next():
     threads.run()
     assert RAN == ["next"]
     assert handlers.running == 0
-    assert not serving.counts
+    assert serving.counted_by is None
 
 
 # Over sockets.

@@ -154,6 +154,6 @@ def test_workers_go_on_after_the_system_gave_no_threads_for_a_while(monkeypatch)
         assert eventually(lambda: not a.host._pool._resting and not b.host._pool._resting)
         system.refuses = True
         calls = [a.rpc_async("b", ask_back, ("a", n)) for n in range(8)]
-        assert eventually(lambda: a.host._pool._late or b.host._pool._late or calls[-1].done())
+        assert eventually(lambda: a.host._pool.late or b.host._pool.late or calls[-1].done())
         system.refuses = False
         assert [call.wait() for call in calls] == list(range(1, 9))

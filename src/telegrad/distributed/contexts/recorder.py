@@ -145,7 +145,7 @@ class Recorder:
 
     def incoming_call(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
-    ) -> AbstractContextManager[Any]:
+    ) -> AbstractContextManager[Any] | None:
         if values or extra is not None:
             self._arrive(frm, extra, values)
             request = current_request.get()
@@ -155,7 +155,10 @@ class Recorder:
                 self._levels.verify()
                 if extra is not None and extra[0] not in (NO_CONTEXT, NO_GRAD):
                     self._leases.verify(extra[0])
-        return frameworks.default_modes(_NOTHING)
+        if not frameworks.known:
+            return None
+        scope = frameworks.default_modes(_NOTHING)
+        return None if scope is _NOTHING else scope
 
     def _arrive(self, frm: WorkerInfo, extra: Any, values: list[Any]) -> None:
         """Make the caller's context, levels and passes current for the handler.

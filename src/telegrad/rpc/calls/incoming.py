@@ -5,10 +5,10 @@ it as a task. A handler runs in a fresh context (contextvars), so nothing of the
 to run it, and nothing of the handler before it, shows.
 """
 
-import contextvars
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
+from contextvars import Context, copy_context
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +30,7 @@ from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
 from telegrad.rpc.wire.frames import (
     ANSWER,
+    ANSWERS,
     BYE,
     CALL,
     CREATES,
@@ -52,7 +53,6 @@ __all__ = ["Incoming", "async_execution", "is_async_execution"]
 F = TypeVar("F", bound=Callable[..., Future[Any]])
 _log = logging.getLogger("telegrad.rpc")
 _ASYNC = "__telegrad_async_execution__"
-_NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
 def async_execution(function: F) -> F:
@@ -94,39 +94,35 @@ class Incoming:
 
     def receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
         """Handle a frame; return the user's code that it asks for."""
+        if frame.cost or frame.waits:
+            return self._receive_counted(endpoint, frame)
         kind = frame.kind
         worker = self._worker
-        if kind == ANSWER:
+        if kind == CALL:
+            if not self.takes_requests:
+                return None
+            if endpoint.serving and len(endpoint.serving) >= self._most_calls:
+                self.waiting.refuse_one_more(endpoint, frame.ident)
+                return None
+            endpoint.serving.add(frame.ident)
+            self.served += 1
+            if frame.flags & CREATES:
+                # Before anything else that comes on this path: it may mention the reference.
+                value = worker.references.create_for(frame.parent, endpoint)
+                # Answered at once, but served until the value is there.
+                value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
+                self.send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
+                task = partial(Context().run, self._run_creation, endpoint, frame, value)
+            else:
+                task = partial(Context().run, self._run_call, endpoint, frame)
+            return task if worker.joined is None else partial(self._when_joined, task)
+        if kind in ANSWERS:
             worker.outgoing.answered(endpoint, frame)
         elif kind == NOTICE:
             return self._service(endpoint, frame, None)
-        elif frame.cost:
-            return self._receive_counted(endpoint, frame)
-        elif frame.waits is not None:
-            self.waiting.receive(endpoint, frame, frame.waits)
-        elif kind == CALL:
-            if self.takes_requests:
-                if len(endpoint.serving) >= self._most_calls:
-                    self.waiting.refuse_one_more(endpoint, frame.ident)
-                    return None
-                endpoint.serving.add(frame.ident)
-                self.served += 1
-                if frame.flags & CREATES:
-                    # Before anything else that comes on this path: it may mention the reference.
-                    value = worker.references.create_for(frame.parent, endpoint)
-                    # Answered at once, but served until the value is there.
-                    value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
-                    self.send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
-                    run = contextvars.Context().run
-                    task = partial(run, self._run_creation, endpoint, frame, value)
-                else:
-                    task = partial(contextvars.Context().run, self._run_call, endpoint, frame)
-                return task if worker.joined is None else partial(self._when_joined, task)
         elif kind == SERVICE:
             if self.takes_requests:
                 return self._service(endpoint, frame, frame.ident)
-        elif kind == FAILURE:
-            worker.outgoing.answered(endpoint, frame)
         elif kind == PING:
             # Not if it had to wait: whatever is being sent is a sign of life itself, and this
             # thread reads for others.
@@ -141,7 +137,10 @@ class Incoming:
         return None
 
     def _receive_counted(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
-        """Handle a frame that takes some of the budget until it was served."""
+        """Handle a frame that takes some of the budget until it was served, or waits for that."""
+        if frame.waits:
+            self.waiting.receive(endpoint, frame, frame.waits)
+            return None
         release = partial(self._worker.budget.release, endpoint.peer.name, frame.cost)
         # Once: a frame whose reader was interrupted comes again.
         frame.cost = 0
@@ -183,7 +182,7 @@ class Incoming:
         if service.inline:
             self._run_service(service, request)
             return None
-        return partial(contextvars.Context().run, self._run_service, service, request)
+        return partial(Context().run, self._run_service, service, request)
 
     def _run_service(self, service: Service, request: ServiceRequest) -> None:
         observer = self._worker.observer
@@ -221,28 +220,24 @@ class Incoming:
 
     def _run_call(self, endpoint: Endpoint, frame: Frame) -> None:
         """Run a call, in a context of its own, and answer it."""
-        worker = self._worker
-        number = frame.ident
-        request = Request(worker, endpoint, number, bool(frame.flags & WAITING))
+        worker, number = self._worker, frame.ident
+        request = Request(worker, endpoint, number, frame.flags & WAITING > 0)
         current_request.set(request)
         answer: Frame | None = None
         try:
             sealed, slots = worker.codec.unseal(
                 frame.header, frame.buffers, endpoint.limits, endpoint.accept
             )
-            if number in endpoint.unwanted:
+            if endpoint.unwanted and number in endpoint.unwanted:
                 # It was given up while it waited for its turn. Opened all the same: the references
                 # in it have come.
                 endpoint.is_wanted(number)
                 return
             interceptor = worker.interceptor
-            context = (
-                _NOTHING
-                if interceptor is None
-                else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
-            )
-            if type(context) is nullcontext:
-                # Entering it would do nothing, for a microsecond.
+            context = None
+            if interceptor is not None:
+                context = interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
+            if context is None:
                 answer = self._run_function(endpoint, frame, sealed, slots)
             else:
                 with context:
@@ -253,14 +248,16 @@ class Incoming:
                 del sealed, slots
                 if worker.outgoing.rides:
                     worker.outgoing.end_rides(endpoint)
-                if endpoint.is_wanted(number):
-                    try:
-                        endpoint.send(answer)
-                    except (OSError, EOFError) as error:
-                        worker.endpoint_lost(endpoint, error)
-                else:
+                # In this order: see `cancelled`.
+                endpoint.serving.discard(number)
+                if endpoint.unwanted and not endpoint.is_wanted(number):
                     # It was given up while its answer was sealed.
                     worker.references.take_back(answer)
+                    return
+                try:
+                    endpoint.send(answer)
+                except (OSError, EOFError) as error:
+                    worker.endpoint_lost(endpoint, error)
         except BaseException as error:
             if answer is not None:
                 # Too large, most likely: the caller can be told.
@@ -274,41 +271,49 @@ class Incoming:
     ) -> Frame | None:
         """Return the answer, ready to be sent; None if it comes later."""
         worker = self._worker
-        function, args, kwargs = self._open(endpoint, frame, sealed, slots)
+        codec = worker.codec
+        function, args, kwargs = codec.open_call(
+            sealed, slots, frame.buffers, endpoint.received_code
+        )
         try:
-            if worker.observer is None:
+            if worker.observer is None and not codec.strict:
                 result = function(*args, **kwargs)
             else:
-                result = self._call(endpoint, frame, function, args, kwargs)
+                result = self._call(endpoint, frame, sealed, function, args, kwargs)
         finally:
             if worker.is_copy:
                 end_copy()
-        if type(result) is CoroutineType:
-            result = self.coroutines.run(result)
-        elif not getattr(function, _ASYNC, False):
-            if isinstance(result, Future):
-                raise TypeError(
-                    f"expected a value from {getattr(function, '__qualname__', function)}, got a "
-                    "Future, which can't be sent; return what its wait() gives, or mark the "
-                    "function with @rpc.async_execution to answer when it is there"
-                )
-            return self._seal_answer(endpoint, frame.ident, result)
-        self._answer_later(endpoint, frame.ident, result)
-        return None
+        if getattr(function, _ASYNC, False) or type(result) is CoroutineType:
+            self._answer_later(endpoint, frame.ident, self._later(result))
+            return None
+        if result is None and sealed.extra is None:
+            # Sealed once: whoever intercepts has nothing to say of it.
+            return Frame(ANSWER, 0, frame.ident, 0, codec.nothing)
+        if isinstance(result, Future):
+            raise TypeError(
+                f"expected a value from {getattr(function, '__qualname__', function)}, got a "
+                "Future, which can't be sent; return what its wait() gives, or mark the "
+                "function with @rpc.async_execution to answer when it is there"
+            )
+        return self._seal_answer(endpoint, frame.ident, result)
 
-    def _open(self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]) -> Any:
-        worker = self._worker
-        opened = worker.codec.open_call(sealed, slots, frame.buffers, endpoint.received_code)
+    def _call(
+        self,
+        endpoint: Endpoint,
+        frame: Frame,
+        sealed: Sealed,
+        function: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """Call the function where somebody watches."""
+        worker, observer, peer = self._worker, self._worker.observer, endpoint.peer.name
         if worker.codec.strict:
-            audit("called", worker.name, peer=endpoint.peer.name, function=sealed.function)
-        return opened
-
-    def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:
-        observer = self._worker.observer
+            audit("called", worker.name, peer=peer, function=sealed.function)
         if observer is None:
             return function(*args, **kwargs)
         size = len(frame.header) + sum(map(len, frame.buffers))
-        with observer.handling(endpoint.peer.name, frame.ident, function, size):
+        with observer.handling(peer, frame.ident, function, size):
             return function(*args, **kwargs)
 
     def _run_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
@@ -320,21 +325,20 @@ class Incoming:
                 frame.header, frame.buffers, endpoint.limits, endpoint.accept
             )
             interceptor = worker.interceptor
-            with (
-                _NOTHING
-                if interceptor is None
-                else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
-            ):
-                function, args, kwargs = self._open(endpoint, frame, sealed, slots)
+            context = None
+            if interceptor is not None:
+                context = interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
+            with context or nullcontext():
+                function, args, kwargs = worker.codec.open_call(
+                    sealed, slots, frame.buffers, endpoint.received_code
+                )
                 try:
-                    result = self._call(endpoint, frame, function, args, kwargs)
+                    result = self._call(endpoint, frame, sealed, function, args, kwargs)
                 finally:
                     if worker.is_copy:
                         end_copy()
-            if type(result) is CoroutineType:
-                self.coroutines.run(result).add_done_callback(partial(_copy_outcome, value))
-            elif is_async_execution(function):
-                _check_future(result).add_done_callback(partial(_copy_outcome, value))
+            if is_async_execution(function) or type(result) is CoroutineType:
+                self._later(result).add_done_callback(partial(_copy_outcome, value))
             else:
                 # Not `set_result`: the value may have been given up meanwhile, and so be settled.
                 value._settle(result, None)
@@ -343,27 +347,31 @@ class Incoming:
             # The traceback holds this frame; see Future.wait.
             del value
 
+    def _later(self, result: Any) -> Future[Any]:
+        """Return the future of what a coroutine, or an async_execution function, gives."""
+        if type(result) is CoroutineType:
+            return self.coroutines.run(result)
+        if not isinstance(result, Future):
+            raise TypeError(
+                "expected a Future from a function marked async_execution, got "
+                f"{type(result).__qualname__}"
+            )
+        return result
+
     def _seal_answer(self, endpoint: Endpoint, number: int, result: Any) -> Frame | None:
         """Return the answer, ready to be sent; None if nobody wants it."""
         worker = self._worker
         if number in endpoint.unwanted:
             endpoint.is_wanted(number)
             return None
-        interceptor = worker.interceptor
-        parcel = None if result is None else worker.codec.pack_result(result)
-        slots = [] if parcel is None else parcel.slots
+        parcel = worker.codec.pack_result(result)
         extra = None
-        if interceptor is not None:
+        if worker.interceptor is not None:
             try:
-                extra = interceptor.outgoing_result(endpoint.peer, slots)
+                extra = worker.interceptor.outgoing_result(endpoint.peer, parcel.slots)
             except Unserializable:
-                if parcel is not None:
-                    refuse_by_place(parcel)
+                refuse_by_place(parcel)
                 raise
-        if parcel is None:
-            if extra is None:
-                return Frame(ANSWER, 0, number, 0, worker.codec.nothing)
-            parcel = worker.codec.pack_result(None)
         answer = Frame(ANSWER, 0, number)
         export = partial(worker.references.export, endpoint, answer) if parcel.slots else None
         try:
@@ -373,10 +381,9 @@ class Incoming:
             raise
         return answer
 
-    def _answer_later(self, endpoint: Endpoint, number: int, result: Any) -> None:
-        _check_future(result)
+    def _answer_later(self, endpoint: Endpoint, number: int, result: Future[Any]) -> None:
         # What is current now must be current when the answer is packed: the interceptor's context.
-        context = contextvars.copy_context()
+        context = copy_context()
 
         def answer(done: Future[Any]) -> None:
             failure = done.exception()
@@ -405,15 +412,6 @@ class Incoming:
             worker.refusals.note(name, worker.host.now(), f"refused {name!r}: {said}", reason=said)
         header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
         self.send(endpoint, Frame(FAILURE, 0, number, 0, header))
-
-
-def _check_future(result: Any) -> Future[Any]:
-    if not isinstance(result, Future):
-        raise TypeError(
-            "expected a Future from a function marked async_execution, got "
-            f"{type(result).__qualname__}"
-        )
-    return result
 
 
 def _copy_outcome(to: Future[Any], done: Future[Any]) -> None:

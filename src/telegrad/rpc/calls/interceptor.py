@@ -28,14 +28,17 @@ class Interceptor(Protocol):
 
     def incoming_call(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
-    ) -> AbstractContextManager[Any]:
-        """On the callee, before the function runs, inside the context that is returned.
+    ) -> AbstractContextManager[Any] | None:
+        """On the callee, before the function runs, inside the context that is returned, if any.
 
         Called with the contextvars of the handler: what it sets there, the handler finds.
         """
 
     def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
-        """On the callee, inside that context too. Return the result's extra."""
+        """On the callee, inside that context too. Return the result's extra.
+
+        Not asked where there is nothing to be said: the result is None, and the call had no extra.
+        """
 
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]

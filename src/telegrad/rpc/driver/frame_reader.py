@@ -9,6 +9,7 @@ Invariant: one thread at a time (link.py sees to it), and nothing larger than th
 limits is allocated.
 """
 
+import collections
 import errno
 import math
 import select
@@ -92,8 +93,10 @@ class FrameReader:
         self._view = memoryview(self._room)
         self._start = 0
         self._end = 0
-        # How many pieces of large frames have come: a frame may take longer than a peer's silence.
-        self.pieces = 0
+        # Frames that come next: they came along with others, or were put back.
+        self._frames: collections.deque[Frame] = collections.deque()
+        self.may_have_more = True
+        """Whether something may lie here behind the last frame that was read; see `has_frame`."""
         self.received = 0
         """How many bytes have come, those in shared memory among them."""
         # Whether bytes were taken from the stream that are neither kept here nor in the hands of
@@ -103,10 +106,7 @@ class FrameReader:
         self.awaits_room = False
         # Of a request that goes to the anteroom, how much it waits for, and takes there.
         self._parking: tuple[int, int] | None = None
-        self.kept = 0
-        """How many frames were put back."""
-        # How to go on with a frame that is under way: it is large, waits for room or is skipped; or
-        # was put back.
+        # How to go on with a frame that is under way: it is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
         self._look: Callable[[float | None], object] | None = None
         if hasattr(select, "poll"):
@@ -119,10 +119,12 @@ class FrameReader:
 
         May be asked without the right to read; whoever reads meanwhile will ask again.
         """
+        if self._frames:
+            return True
         size = self._end - self._start
         if self._go_on is None and size >= _PREFIX_BYTES:
             try:
-                fields = PREFIX.unpack_from(self._room, self._start)
+                fields = _unpack(self._room, self._start)
                 if size >= _PREFIX_BYTES + fields[3] + fields[4]:
                     return True
                 check_prefix(fields, self._limits)
@@ -133,27 +135,61 @@ class FrameReader:
 
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
-        if self._go_on is not None:
+        if self._start != self._end or self._frames or self._go_on is not None:
+            return self._read_next(deadline)
+        # Most often a small frame comes, alone and whole.
+        came = self._receive(self._view, deadline)
+        if not came:
+            return None
+        room = self._room
+        kind, flags, count, header, body, ident, parent = _unpack(room)
+        if (
+            header == came - _PREFIX_BYTES
+            and header <= self._small
+            and kind in KINDS
+            and not (count or body or flags & PLACED)
+        ):
+            self.may_have_more = self._pending is not None
+            return Frame(kind, flags, ident, parent, room[_PREFIX_BYTES:came])
+        self._start, self._end = 0, came
+        return self._read_next(deadline)
+
+    def _read_next(self, deadline: float | None) -> Frame | None:
+        """Return the next frame where something lies here, or a frame is under way."""
+        self.may_have_more = True
+        if self._go_on is not None and not self._frames:
             return self._go_on(deadline)
-        start = self._start
-        while self._end - start < _PREFIX_BYTES:
-            if not self._fill(_PREFIX_BYTES, deadline):
+        while not self._frames:
+            wanted = self._take_small()
+            if self._frames:
+                break
+            if not wanted:
+                return self._read_with_body(_unpack(self._room, self._start), deadline)
+            if not self._fill(wanted, deadline):
                 return None
-            start = self._start
-        kind, flags, count, header, body, ident, parent = fields = _unpack(self._room, start)
-        if count or body or header > self._small or kind not in KINDS:
-            return self._read_with_body(fields, deadline)
-        end = start + _PREFIX_BYTES + header
-        while self._end < end:
-            if not self._fill(_PREFIX_BYTES + header, deadline):
-                return None
-            start = self._start
-            end = start + _PREFIX_BYTES + header
-        frame = Frame(kind, flags, ident, parent, self._room[start + _PREFIX_BYTES : end])
-        # Last of all: after Ctrl-C before this, whoever reads next finds the frame still here.
+        # First: after Ctrl-C before this, whoever reads next finds the frame still here.
         self.is_torn = True
-        self._start = end
-        return self._fetch(frame, deadline) if flags & PLACED else frame
+        return self._frames.popleft()
+
+    def _take_small(self) -> int:
+        """Take what is small and whole out of the room; return how many bytes what follows needs.
+
+        0 if that is not small.
+        """
+        start, end, room = self._start, self._end, self._room
+        while end - start >= _PREFIX_BYTES:
+            kind, flags, count, header, body, ident, parent = _unpack(room, start)
+            if count or body or flags & PLACED or header > self._small or kind not in KINDS:
+                return 0
+            first = start + _PREFIX_BYTES
+            stop: int = first + header
+            if stop > end:
+                return stop - start
+            # It is here and there for a moment.
+            self.is_torn = True
+            self._frames.append(Frame(kind, flags, ident, parent, room[first:stop]))
+            self._start = start = stop
+        return _PREFIX_BYTES
 
     def _read_with_body(self, fields: Fields, deadline: float | None) -> Frame | None:
         """Read what has more than a small header, or a prefix that no peer of ours sends."""
@@ -174,22 +210,14 @@ class FrameReader:
         if body:
             buffers = split_body(memoryview(self._room[end - body : end]), count, flags)
         frame = Frame(kind, flags, ident, parent, head, buffers)
-        # As above.
+        # Last of all: after Ctrl-C before this, whoever reads next finds the frame still here.
         self.is_torn = True
         self._start = end
         return self._fetch(frame, deadline) if flags & PLACED else frame
 
     def put_back(self, frame: Frame) -> None:
         """Let the next read return a frame that was read, and whose receiving was interrupted."""
-        self.kept += 1
-        self._go_on = partial(self._read_again, frame, self._go_on)
-
-    def _read_again(
-        self, frame: Frame, then: Callable[[float | None], Frame | None] | None, _: float | None
-    ) -> Frame:
-        self.kept -= 1
-        self._go_on = then
-        return frame
+        self._frames.appendleft(frame)
 
     # Large frames.
 
@@ -232,7 +260,6 @@ class FrameReader:
             if not count:
                 return None
             came += count
-            self.pieces += 1
         self._go_on = None
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
@@ -305,7 +332,6 @@ class FrameReader:
                 break
             if not self._fill(1, deadline):
                 return None
-            self.pieces += 1
         self._go_on = None
         if flags & PLACED:
             self._map(split_table(table, count))
@@ -349,12 +375,8 @@ class FrameReader:
 
     def _fill(self, wanted: int, deadline: float | None) -> int:
         """Receive some bytes behind those that are there, with room for `wanted` in all."""
-        if self._start == self._end:
-            self._start = self._end = 0
-            count = self._end = self._receive(self._view, deadline)
-            return count
-        if self._start + wanted > _ROOM:
-            size = self._end - self._start
+        size = self._end - self._start
+        if not size or self._start + wanted > _ROOM:
             self._room[:size] = self._room[self._start : self._end]
             self._start, self._end = 0, size
         count = self._receive(self._view[self._end :], deadline)
@@ -364,11 +386,12 @@ class FrameReader:
     def _receive(self, view: memoryview, deadline: float | None) -> int:
         """Return how many bytes came, 0 if the deadline passed."""
         while True:
-            # Here it may wait for long, and nothing is lost.
-            self.is_torn = False
             # Asked first: a read that finds nothing raises, which takes five times as long.
-            if deadline != NOW and not self._await_bytes(deadline):
-                return 0
+            if deadline != NOW:
+                # Here it may wait for long, and nothing is lost.
+                self.is_torn = False
+                if not self._await_bytes(deadline):
+                    return 0
             self.is_torn = True
             try:
                 count = self._connection.recv_into_nowait(view)

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from telegrad.errors import UsageError
 from telegrad.rpc.driver.processes import has_ended
@@ -32,11 +32,9 @@ from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.transport.segments import SMALLEST_SEGMENT, TURNS_UP_TO, Segment
 from telegrad.rpc.wire.frames import (
-    ANSWER,
+    ANSWERS,
     CREATES,
-    FAILURE,
     NOTICE,
-    PING,
     PLACED,
     PREFIX,
     Buffer,
@@ -57,6 +55,7 @@ _LONGEST_TURN: Final = 1.0
 # Frames that are kept at most; whoever has more waits until some have gone.
 _MOST_KEPT: Final = 1000
 _NOW: Final = -math.inf
+_NONE: Final[Sequence[Any]] = ()
 KEPT_FOR: Final = 0.0002
 """Seconds for which an answer is kept until the next one is there."""
 
@@ -65,8 +64,7 @@ class FrameWriter(Endpoint):
     """The writing half of a link; `Link` adds reading."""
 
     __slots__ = (
-        *("_host", "_is_corked", "_kept", "_pinged", "_small", "_unasking", "_write", "connection"),
-        *("sharing",),
+        *("_host", "_is_corked", "_kept", "_small", "_unasking", "_write", "connection", "sharing"),
     )
 
     may_block = True
@@ -81,8 +79,6 @@ class FrameWriter(Endpoint):
         self._kept: collections.deque[bytes] = collections.deque()
         self._is_corked = False
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
-        # How many frames had come when the peer was last asked for a sign of life.
-        self._pinged = -1
         # Decides who of several sends a large request without asking.
         self._unasking = threading.RLock()
 
@@ -91,16 +87,16 @@ class FrameWriter(Endpoint):
 
         False if the deadline passed before anything of it went.
         """
-        size = len(frame.header)
-        data = ahead = b""
-        parts: Sequence[Buffer] = ()
-        placed: Sequence[Segment] = ()
-        if frame.buffers or size > self._small:
-            parts, placed = self._pack(frame)
+        header = frame.header
+        parts = placed = _NONE
+        if frame.buffers or len(header) > self._small:
+            data, (parts, placed) = b"", self._pack(frame)
         else:
-            prefix = PREFIX.pack(frame.kind, frame.flags, 0, size, 0, frame.ident, frame.parent)
-            data = prefix + frame.header
-            if self._is_corked and frame.kind in (ANSWER, FAILURE):
+            data = (
+                PREFIX.pack(frame.kind, frame.flags, 0, len(header), 0, frame.ident, frame.parent)
+                + header
+            )
+            if self._is_corked and frame.kind in ANSWERS:
                 self._kept.append(data)
                 # Again: it may have been uncorked, and flushed, just before.
                 if not self._is_corked:
@@ -111,7 +107,7 @@ class FrameWriter(Endpoint):
         try:
             is_ours = self._write.acquire(False)
             if not is_ours:
-                if data and frame.kind in (ANSWER, FAILURE) and len(self._kept) < _MOST_KEPT:
+                if data and frame.kind in ANSWERS and len(self._kept) < _MOST_KEPT:
                     self._kept.append(data)
                     self.flush()
                     return True
@@ -120,25 +116,14 @@ class FrameWriter(Endpoint):
                 is_ours = True
             busy[me] = self
             try:
-                if self.closed:
-                    raise ConnectionError(f"the connection to {self.peer.name} is closed")
-                if self._kept and not placed:
-                    ahead = self._take_kept()
-                    data, parts = data and ahead + data, [ahead, *parts]
-                if data:
-                    unsent = self.connection.send_small(data, _NOW)
-                elif placed:
-                    unsent = self.sharing.send(parts, placed, deadline)
+                if parts or self._kept or self.closed:
+                    unsent = self._send_behind_kept(data, parts, placed, deadline)
                 else:
-                    unsent = self.connection.send(parts, (), _NOW)
-                if unsent is not None:
-                    if not placed:
-                        unsent = self._send_on(unsent, deadline)
+                    unsent = self.connection.send_small(data, _NOW)
                     if unsent is not None:
-                        if ahead and not unsent.is_begun:
-                            self._kept.appendleft(ahead)
-                        if self._put_off(unsent):
-                            return True
+                        unsent = self._send_on(unsent, deadline)
+                if unsent is not None and self._put_off(unsent):
+                    return True
             finally:
                 del busy[me]
         except (OSError, EOFError):
@@ -181,6 +166,25 @@ class FrameWriter(Endpoint):
                     self.unasked = MAY_WAIT
                     return UNASKED
         return sizes
+
+    def _send_behind_kept(
+        self, data: bytes, parts: Sequence[Buffer], placed: Sequence[Segment], deadline: float
+    ) -> Unsent | None:
+        """Send a frame, in one piece or in parts, behind those that were kept."""
+        if self.closed:
+            raise ConnectionError(f"the connection to {self.peer.name} is closed")
+        if placed:
+            return self.sharing.send(parts, placed, deadline)
+        ahead = self._take_kept()
+        if data:
+            unsent = self.connection.send_small(ahead + data, _NOW)
+        else:
+            unsent = self.connection.send([ahead, *parts] if ahead else parts, (), _NOW)
+        if unsent is not None:
+            unsent = self._send_on(unsent, deadline)
+            if ahead and unsent is not None and not unsent.is_begun:
+                self._kept.appendleft(ahead)
+        return unsent
 
     def _send_on(self, unsent: Unsent, deadline: float) -> Unsent | None:
         """Wait for a peer that does not read, as long as others need not wait for this thread."""
@@ -320,12 +324,6 @@ class FrameWriter(Endpoint):
             self._host.tidy()
         else:
             self.flush()
-
-    def ping(self) -> None:
-        """Ask the peer for a sign of life."""
-        self._pinged = self.frames
-        # Now or not at all: the thread that looks after all peers waits for none.
-        self.send(Frame(PING), time.monotonic())
 
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""

@@ -13,9 +13,12 @@ import collections
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from telegrad.rpc.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from telegrad.rpc.driver.lead import Lead
 
 __all__ = ["Handlers", "serving"]
 
@@ -25,12 +28,12 @@ Task = Callable[[], object]
 class _Serving(threading.local):
     """What the current thread is to the requests."""
 
-    counts: bool = False
-    """Whether it runs a request, and does not wait: as the leading thread, or as one of many."""
+    counted_by: "Handlers | None" = None
+    """Whose request it runs, and does not wait: as the leading thread, or as one of many."""
     path: Endpoint | None = None
     """Where that request came from."""
-    turn: int = 0
-    """The number of the turn that it gave, if it leads, or last led."""
+    lead: "Lead | None" = None
+    """The lead that it had when it began to serve, and may have still."""
     depth: int = 0
     """How many nested calls run within each other on it."""
 
@@ -100,14 +103,14 @@ class Handlers:
 
     def _run(self, path: Endpoint, task: Task) -> None:
         while True:
-            serving.path, serving.counts = path, True
+            serving.path, serving.counted_by = path, self
             try:
                 task()
             except BaseException:
                 self.leave()
                 raise
             finally:
-                serving.path, serving.counts = None, False
+                serving.path = serving.counted_by = None
             # Not kept while the next one runs: it holds a frame.
             del task
             with self._lock:
@@ -132,14 +135,17 @@ class Handlers:
         path = path or serving.path
         with self._lock:
             self.running += 1
-            if path is not None:
-                self._of_paths[path] = self._of_paths.get(path, 0) + 1
+            self._of_paths[path] = self._of_paths.get(path, 0) + 1
 
     def leave(self) -> None:
         """Count the request of this thread no more: it waits or has ended."""
+        path = serving.path
         with self._lock:
             self.running -= 1
-            self._forget(serving.path)
+            # As `_forget`, without the call.
+            left = self._of_paths.pop(path, 0)
+            if left > 1:
+                self._of_paths[path] = left - 1
         if self.waiting:
             self.fill()
 

@@ -28,6 +28,7 @@ from telegrad.rpc.driver.monitor import Monitor
 from telegrad.rpc.driver.pool import Pool
 from telegrad.rpc.driver.served_link import ServedLink
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.interruption import busy, check_not_busy
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.audit import audit
@@ -74,6 +75,7 @@ class SocketHost:
         self._is_crowded = False
         self.memory: Callable[[int], memoryview] = plain_memory
         self._pool = Pool(identity.name)
+        self.late = self._pool.late
         # How many threads lead at most, each with links of its own: where the interpreter's lock
         # lets one run at a time, more would only hand it to and fro. The bound of the handlers is
         # for what they run, too.
@@ -202,54 +204,38 @@ class SocketHost:
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""
-        if not serving.counts:
-            self._wait(future, timeout, False)
-            return
-        # In this order: what comes on the link is for this thread, and nobody is to be started for
-        # it.
         link = future.endpoint if isinstance(future, Call) else None
-        reads = type(link) is ServedLink and link.seize()
-        led = self._leave_lead()
-        if led is None:
-            self.handlers.leave()
-        serving.counts = False
+        if not isinstance(link, Link):
+            link = None
+        elif busy:
+            check_not_busy()
+        counted, led, reads = serving.counted_by, None, False
+        if counted is not None:
+            # In this order: what comes on the link is for this thread, and nobody is to be started
+            # for it.
+            reads = type(link) is ServedLink and link.seize()
+            led = serving.lead
+            if led is None or not led.leave():
+                led = None
+                counted.leave()
+            serving.counted_by = None
         try:
-            self._wait(future, timeout, reads)
+            if link is None:
+                self._sleep(future, timeout)
+            else:
+                link.wait(future, timeout, reads)  # type: ignore[arg-type]
         finally:
-            serving.counts = True
-            if led is None or not led.regain():
-                self.handlers.enter()
-
-    def _wait(self, future: Future[Any], timeout: float | None, reads: bool) -> None:
-        """Wait on a thread that keeps no request; `reads`: it has the right to read the link."""
-        if not isinstance(future, Call) or not isinstance(link := future.endpoint, Link):
-            self._sleep(future, timeout)
-            return
-        end = math.inf if timeout is None else self.now() + timeout
-        while True:
-            late = future.deadline
-            link.wait(future, future.number, late if late < end else end, reads)
-            if future._done:
-                return
-            reads = False
-            now = self.now()
-            if now >= future.deadline:
-                self.worker.outgoing.expire_call(future)
-            if now >= end:
-                return
+            if counted is not None:
+                serving.counted_by = counted
+                if led is None or not led.regain():
+                    counted.enter()
 
     def about_to_wait(self) -> None:
         """Let another thread lead: this one may have to wait for a peer that does not read."""
-        if serving.counts and self._leave_lead() is not None:
+        counted, led = serving.counted_by, serving.lead
+        if counted is not None and led is not None and led.leave():
             # It still keeps a request: whoever has many that can't be answered gets no more.
-            self.handlers.enter()
-
-    def _leave_lead(self) -> Lead | None:
-        """Give up the lead that this thread has, if it has one; return it."""
-        for lead in self.leads:
-            if lead.leave():
-                return lead
-        return None
+            counted.enter()
 
     def _sleep(self, future: Future[Any], timeout: float | None) -> None:
         """Wait for something that no link brings; shutting down ends it."""
@@ -296,11 +282,6 @@ class SocketHost:
         self._ended.append(endpoint)
         self._free_ended()
 
-    @property
-    def lacks_threads(self) -> bool:
-        """Whether something waits because no thread could be had for it."""
-        return self._pool.lacks_threads
-
     def tidy(self) -> None:
         """Free what could not be freed when it ended, and shared memory beyond the bound.
 
@@ -312,7 +293,7 @@ class SocketHost:
             self.start(self._cut_off_revoked)
         self._free_ended()
         self._pool.catch_up()
-        if self._pool.lacks_threads:
+        if self.late:
             for lead in self.leads:
                 lead.nudge()
         if self.segment_pool is not None:

@@ -27,7 +27,6 @@ import collections
 import sys
 import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from telegrad.rpc.driver.bell import Bell
@@ -61,6 +60,7 @@ class Lead:
     def __init__(self, host: "SocketHost") -> None:
         self._host = host
         self._set = ReadySet()
+        self._poll = self._set.poll
         self._bell = Bell()
         self._set.add(self._bell.fileno())
         self._set.watch(self._bell.fileno(), once=False)
@@ -82,12 +82,10 @@ class Lead:
         self._closed = False
         self.watched = False
         """Whether the monitor starts a leader when something comes."""
-        self.begun = 0
-        """How many turns were begun."""
         self.began_at = 0.0
-        """When the last one was, by the monotonic clock."""
+        """When the last turn was begun, by the monotonic clock."""
         self.turn: dict[int, ServedLink] = {}
-        """The number of the turn that the leading thread is at, and its link.
+        """The thread that leads and is at a turn, and the link whose turn it is.
 
         Whoever takes it out has decided: its thread, which then leads on, or the monitor.
         """
@@ -173,47 +171,44 @@ class Lead:
 
     def leave(self) -> bool:
         """Give up the lead if this thread has it, because it is about to wait; say whether."""
-        if self._leader != _thread.get_ident():
+        me = _thread.get_ident()
+        if self._leader != me:
             return False
         with self._lock:
-            if self._leader != _thread.get_ident():
+            if self._leader != me:
                 return False
-            links = [*self.turn.values()]
-            self.turn.clear()
+            link = self.turn.pop(me, None)
             self._leader = 0
-        self._given_up(links)
+        self._given_up(link)
         return True
 
     def regain(self) -> bool:
         """Take the lead again, in the midst of a turn, if nobody has it; say whether it did."""
         link = serving.path
-        if self._leader or self._is_coming or self._ready or not serving.turn or link is None:
-            return False
-        if not self._claim():
+        if self._leader or self._is_coming or self._ready or link is None or not self._claim():
             return False
         self.began_at = time.monotonic()
-        serving.turn = self.begun = self.begun + 1
-        self.turn[serving.turn] = link  # type: ignore[assignment]
+        self.turn[_thread.get_ident()] = link  # type: ignore[assignment]
         return True
 
-    def take(self, number: int) -> None:
+    def take(self, leader: int) -> None:
         """Take the lead from a thread whose turn has taken long, if it still does."""
         with self._lock:
-            link = self.turn.pop(number, None)
+            link = self.turn.pop(leader, None)
             if link is None:
                 return
             self._leader = 0
         # From now on it is one of many.
         self._host.handlers.enter(link)
-        self._given_up([link])
+        self._given_up(link)
 
-    def _keep(self, link: "ServedLink", number: int) -> bool:
+    def _keep(self, link: "ServedLink", me: int) -> bool:
         """Let the answers of a turn leave at the end of its round; say whether they do."""
         if not self._kept:
             self._kept_until = self.began_at + KEPT_FOR
         link.cork()
         self._kept.append(link)
-        if number in self.turn:
+        if me in self.turn:
             return True
         # The lead was taken, and what was kept by then was sent.
         link.uncork()
@@ -221,13 +216,16 @@ class Lead:
 
     def _send_kept(self) -> None:
         """Send the answers of this round that are there; also by who takes the lead."""
-        with suppress(IndexError):
-            while self._kept:
-                self._kept.popleft().uncork()
+        while self._kept:
+            try:
+                link = self._kept.popleft()
+            except IndexError:
+                return
+            link.uncork()
 
-    def _given_up(self, links: "list[ServedLink]") -> None:
+    def _given_up(self, link: "ServedLink | None") -> None:
         self._send_kept()
-        for link in links:
+        if link is not None:
             link.uncork()
             if link.has_frame():
                 self.push(link)
@@ -256,32 +254,40 @@ class Lead:
         if not self._claim():
             return
         me = _thread.get_ident()
-        handlers, ready, turns = self._host.handlers, self._ready, 0
-        serving.counts = True
+        host, ready, kept, turn = self._host, self._ready, self._kept, self.turn
+        handlers, monitor = host.handlers, host.monitor
+        serving.counted_by, serving.lead = handlers, self
         try:
-            while not self._closed:
-                if not turns:
-                    if self._kept:
+            # If requests wait for a thread, none can be had but this one.
+            while not self._closed and not host.late:
+                for _ in range(self._look()):
+                    try:
+                        link = ready.popleft()
+                    except IndexError:
+                        # Another took it, for a moment.
+                        break
+                    link.has_turn = False
+                    # First: whoever sees the turn sees no older time.
+                    self.began_at = time.monotonic()
+                    serving.path = turn[me] = link
+                    if monitor.dozes:
+                        monitor.rouse()
+                    if kept and (self.began_at > self._kept_until or link.was_slow):
                         self._send_kept()
-                    if self._host.lacks_threads:
-                        # Requests wait for a thread, and none can be had but this one.
-                        return
-                    self._look()
-                    turns = len(ready)
-                    continue
-                turns -= 1
-                try:
-                    link = ready.popleft()
-                except IndexError:
-                    # Another took it, for a moment.
-                    continue
-                if self._give_turn(link) and self._leader == me:
-                    continue
-                # What it was at counted as one request of many since the lead was lost.
-                handlers.leave()
-                turns = 0
-                if not self._claim():
-                    return
+                    link.take_turn(me, self._keep(link, me) if ready or kept else False)
+                    if host.is_stressed:
+                        host.at("turn taken")
+                    if turn.pop(me, None) is None or self._leader != me:
+                        # What it was at counted as one request of many since the lead was lost.
+                        handlers.leave()
+                        if not self._claim():
+                            return
+                        break
+                    if handlers.waiting:
+                        handlers.fill()
+                serving.path = None
+                if kept:
+                    self._send_kept()
         except BaseException:
             with self._lock:
                 was_lost = self._leader != me
@@ -289,55 +295,36 @@ class Lead:
                 handlers.leave()
             raise
         finally:
-            serving.path, serving.counts = None, False
+            serving.path = serving.counted_by = serving.lead = None
             self.leave()
 
-    def _give_turn(self, link: "ServedLink") -> bool:
-        """Let the link read and run its requests here; say whether this thread still leads."""
-        host = self._host
-        link.has_turn = False
-        # First: whoever sees the turn sees no older time.
-        self.began_at = time.monotonic()
-        number = self.begun = self.begun + 1
-        serving.turn, serving.path = number, link
-        self.turn[number] = link
-        if host.monitor.dozes:
-            host.monitor.rouse()
-        if self._kept and (self.began_at > self._kept_until or link.was_slow):
-            self._send_kept()
-        keeps = bool(self._ready or self._kept) and self._keep(link, number)
-        try:
-            link.take_turn(keeps)
-        finally:
-            leads = self.turn.pop(serving.turn, None) is not None
-            serving.turn = 0
-        if host.is_stressed:
-            host.at("turn taken")
-        if leads and host.handlers.waiting:
-            host.handlers.fill()
-        return leads
-
-    def _look(self) -> None:
-        """Find the links that have something to read, waiting if there is none."""
-        poll = self._set.poll
-        found = poll(0)
-        if not found and not self._ready:
-            found = self._spinning.spin(poll)
-            if not found:
-                self._sleeps = True
-                # Again: what was pushed before found nobody asleep.
-                if not self._ready and not self._closed:
-                    began = time.monotonic()
-                    found = poll(self._longest)
-                    self._spinning.waited(time.monotonic() - began)
-                self._sleeps = False
+    def _look(self) -> int:
+        """Find the links that have something to read, waiting if there is none; say how many."""
+        ready, links = self._ready, self._links
+        found = self._poll(0)
+        if not found and not ready:
+            found = self._wait()
         for fd, _ in found:
-            link = self._links.get(fd)
+            link = links.get(fd)
             if link is None:
                 self._bell.silence()
             elif not link.has_turn:
                 link.has_turn = True
-                self._ready.append(link)
+                ready.append(link)
+        return len(ready)
+
+    def _wait(self) -> list[tuple[int, int]]:
+        """Return what has come, after looking for a moment and then sleeping."""
+        found: list[tuple[int, int]] = self._spinning.spin(self._poll)
+        if not found:
+            self._sleeps = True
+            # Again: what was pushed before found nobody asleep.
+            if not self._ready and not self._closed:
+                began = time.monotonic()
+                found = self._poll(self._longest)
+                self._spinning.waited(time.monotonic() - began)
+            self._sleeps = False
+        return found
 
     def close(self) -> None:
         """Let the thread that leads end."""

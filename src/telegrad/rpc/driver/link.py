@@ -23,24 +23,24 @@ The law of this file, lazy leader/follower:
 
 import _thread
 import collections
-import math
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
-from telegrad.rpc.calls.future import Future, wake
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.calls.future import wake
 from telegrad.rpc.driver.admission import Admission
 from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.frame_writer import FrameWriter
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.spin import Spinning
-from telegrad.rpc.interruption import busy, check_not_busy
+from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection
-from telegrad.rpc.wire.frames import CREATES, Frame
+from telegrad.rpc.wire.frames import CREATES, PING, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -54,6 +54,11 @@ _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 def _read_by_another() -> None:
     """Stand in the place of a task where another thread reads; never called."""
+
+
+def _can_nest() -> bool:
+    """Say whether this thread may run one more call within those that it runs."""
+    return serving.depth < _DEEPEST_STACK
 
 
 class _Waiting:
@@ -70,8 +75,8 @@ class Link(FrameWriter):
     """A connection of the socket driver, on which this side sends its requests."""
 
     __slots__ = (
-        *("_admission", "_attending", "_followers", "_is_prompt", "_mutex", "_reader", "_reads"),
-        *("_waiting", "unattended", "watched"),
+        *("_admission", "_attending", "_followers", "_is_prompt", "_mutex", "_pinged", "_reader"),
+        *("_reads", "_waiting", "unattended", "watched"),
     )
 
     served: ClassVar[bool] = False
@@ -85,6 +90,8 @@ class Link(FrameWriter):
         """Whether an answer is expected that no thread waits for: the monitor looks in a while."""
         # Whether somebody has to be told of an answer at once: see `attend`.
         self._is_prompt = False
+        # How many bytes had come when the peer was last asked for a sign of life.
+        self._pinged = -1
         self.anteroom = self._admission = Admission(host.room, peer.name)
         self._reader = FrameReader(
             connection,
@@ -111,7 +118,7 @@ class Link(FrameWriter):
 
     def has_frame(self) -> bool:
         """Say whether something lies here that was received and not dealt with."""
-        return self._reader.kept > 0 or self._reader.has_frame()
+        return self._reader.has_frame()
 
     def _watch(self) -> None:
         """Let somebody read when something comes."""
@@ -122,43 +129,40 @@ class Link(FrameWriter):
         if self.watched:
             self._host.monitor.unwatch(self)
 
-    def wait(
-        self, future: Future[Any], number: int, deadline: float | None, reads: bool = False
-    ) -> None:
-        """Return when the future is settled or the deadline has passed, reading meanwhile.
+    def wait(self, call: Call, timeout: float | None, reads: bool) -> None:
+        """Return when the call is settled or the time is over, reading meanwhile.
 
         `reads`: the right to read is this thread's already; it is given up, also if another thread
-        settled the future just before.
+        settled the call just before.
         """
-        if busy:
-            check_not_busy()
         me = ~_thread.get_ident()
-        can_nest = serving.depth < _DEEPEST_STACK
-        while reads or not future._done:
-            task = self._read_until(me, future, number, deadline, can_nest, reads)
-            if task is None:
-                return
+        end = None if timeout is None else time.monotonic() + timeout
+        while reads or not call._done:
+            deadline = call.deadline
+            if end is not None and end < deadline:
+                deadline = end
+            task = self._read_until(me, call, deadline, reads)
             reads = False
-            if task is not _read_by_another:
+            if task is _read_by_another:
+                if self._reads.get(None) == me:
+                    self._read_within(call, deadline)
+                else:
+                    self._follow(call, deadline)
+            elif task is not None:
                 self._run_nested(task)
-            elif self._reads.get(None) == me:
-                self._read_within(future, deadline)
+                continue
+            if call._done:
                 return
-            elif not self._follow(future, number, deadline, can_nest):
+            now = time.monotonic()
+            if now >= call.deadline:
+                self._host.worker.outgoing.expire_call(call)
+            if end is not None and now >= end:
                 return
-        if reads:
-            self.give_up_read()
 
     def _read_until(
-        self,
-        me: int,
-        future: Future[Any],
-        number: int,
-        deadline: float | None,
-        can_nest: bool,
-        reads: bool,
+        self, me: int, call: Call, deadline: float, reads: bool
     ) -> Callable[[], object] | None:
-        """Read until the future is settled, the time is over, or there is work for this thread.
+        """Read until the call is settled, the time is over, or there is work for this thread.
 
         `reads`: the right to is this thread's already. Returns `_read_by_another` if it is
         another's.
@@ -166,13 +170,14 @@ class Link(FrameWriter):
         receive, reader = self._host.worker.receive, self._reader
         try:
             if not reads:
-                reads = self._claim_read(me)
-                if not reads:
+                # As `_claim_read`, without the call.
+                if self._reads or self._reads.setdefault(None, me) != me:
                     return _read_by_another
+                reads = True
             reader.is_torn = False
             if self.watched:
                 self._unwatch()
-            while not future._done:
+            while not call._done:
                 busy[me] = self
                 try:
                     frame = reader.read(deadline)
@@ -181,7 +186,6 @@ class Link(FrameWriter):
                 if frame is None:
                     return None
                 reader.is_torn = False
-                self.frames += 1
                 try:
                     task = receive(self, frame)
                 except _INTERRUPTS:
@@ -189,7 +193,7 @@ class Link(FrameWriter):
                     raise
                 if task is None:
                     continue
-                if can_nest and frame.parent == number and not frame.flags & CREATES:
+                if frame.parent == call.number and not frame.flags & CREATES and _can_nest():
                     return task
                 if not self._hand_over(frame, task):
                     self._host.serve(self, task)
@@ -230,7 +234,6 @@ class Link(FrameWriter):
         if frame is None:
             return False
         self._reader.is_torn = False
-        self.frames += 1
         try:
             task = self._host.worker.receive(self, frame)
         except _INTERRUPTS:
@@ -240,10 +243,10 @@ class Link(FrameWriter):
             self._host.serve(self, task)
         return True
 
-    def _read_within(self, future: Future[Any], deadline: float | None) -> None:
+    def _read_within(self, call: Call, deadline: float) -> None:
         """Read where this thread reads already, further out on its stack."""
         try:
-            while not future._done and self._receive_next(deadline):
+            while not call._done and self._receive_next(deadline):
                 pass
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)
@@ -272,49 +275,44 @@ class Link(FrameWriter):
         finally:
             serving.depth -= 1
 
-    def _follow(
-        self, future: Future[Any], number: int, deadline: float | None, can_nest: bool
-    ) -> bool:
-        """Sleep until there is an answer, a nested call, or nobody reads; False if time is over."""
-        sleeper = future._new_sleeper()
+    def _follow(self, call: Call, deadline: float) -> None:
+        """Sleep until there is an answer, a nested call, or nobody reads, or the time is over."""
+        sleeper = call._new_sleeper()
         if sleeper is None:
-            return True
-        waiting = _Waiting(sleeper)
+            return
+        waiting, woken = _Waiting(sleeper), True
         try:
-            if can_nest:
-                self._waiting[number] = waiting
+            if _can_nest():
+                self._waiting[call.number] = waiting
             self._followers.append(sleeper)
             if self._host.is_stressed:
                 self._host.at("follower enlisted")
             if self._reads:
-                left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+                left = max(0.0, deadline - time.monotonic())
                 woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
-            else:
-                woken = True
         except BaseException:
             # Ctrl-C: neither the link nor a nested call may be left to a thread that has gone.
-            for task in self._stop_following(future, number, waiting, False):
+            for task in self._stop_following(call, waiting, False):
                 self._host.start(task)
             raise
-        for task in self._stop_following(future, number, waiting, woken):
+        for task in self._stop_following(call, waiting, woken):
             self._run_nested(task)
-        return woken
 
     def _stop_following(
-        self, future: Future[Any], number: int, waiting: _Waiting, woken: bool
+        self, call: Call, waiting: _Waiting, woken: bool
     ) -> list[Callable[[], object]]:
         """Return the nested calls that came for the thread that slept."""
-        future._forget_sleeper(waiting.sleeper)
+        call._forget_sleeper(waiting.sleeper)
         try:
             self._followers.remove(waiting.sleeper)
         except ValueError:
             # It was offered to us to read. If we don't need it any more, it goes to the next.
-            if future._done or not woken or waiting.tasks:
+            if call._done or not woken or waiting.tasks:
                 self.offer_read()
         with self._mutex:
-            # Another thread that waits for the same future may have taken the place.
-            if self._waiting.get(number) is waiting:
-                del self._waiting[number]
+            # Another thread that waits for the same call may have taken the place.
+            if self._waiting.get(call.number) is waiting:
+                del self._waiting[call.number]
         return waiting.tasks
 
     def _claim_read(self, me: int) -> bool:
@@ -336,7 +334,7 @@ class Link(FrameWriter):
             self._is_prompt = False
         if self._followers or self.served or self._is_prompt:
             self.offer_read()
-        elif self.calls.open or self._pinged == self.frames:
+        elif self.calls.open or self._pinged == self._reader.received:
             # As in `expects`, without the call: each wait ends here.
             self.expect()
 
@@ -382,12 +380,18 @@ class Link(FrameWriter):
         self._reader.spinning.at_least(seconds)
 
     def signs_of_life(self) -> int:
-        """Return a number that grows with each frame, and with each piece of a large one."""
-        return self.frames + self._reader.pieces
+        """Return a number that grows whenever bytes come."""
+        return self.signs + self._reader.received
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life."""
+        self._pinged = self._reader.received
+        # Now or not at all: the thread that looks after all peers waits for none.
+        self.send(Frame(PING), time.monotonic())
 
     def expects(self) -> bool:
         """Say whether the peer owes this side something."""
-        return bool(self.calls.open or self._pinged == self.frames)
+        return bool(self.calls.open or self._pinged == self._reader.received)
 
     # Serving.
 

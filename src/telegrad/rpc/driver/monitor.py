@@ -48,8 +48,8 @@ class Monitor:
         self._host = host
         self._lock = threading.RLock()
         self._links: dict[int, Link | Lead] = {}
-        # How many turns had begun at the last tick, and since when links are unattended.
-        self._begun = 0
+        # When the last turn had begun at the last tick, and since when links are unattended.
+        self._begun = 0.0
         self._unattended: dict[Link, float] = {}
         # How many ticks in a row have found nothing.
         self._idle = 0
@@ -179,14 +179,14 @@ class Monitor:
                 else:
                     unattended[link] = since
         self._unattended = unattended
-        begun, is_slow, is_serving = 0, False, False
+        begun, is_slow, is_serving = 0.0, False, False
         for lead in self._host.leads:
-            begun += lead.begun
-            turn = next(iter([*lead.turn]), 0)
-            is_serving = is_serving or bool(turn)
-            if turn and now - lead.began_at >= _TICK:
+            begun = max(begun, lead.began_at)
+            leader = next(iter([*lead.turn]), 0)
+            is_serving = is_serving or bool(leader)
+            if leader and now - lead.began_at >= _TICK:
                 # Another thread serves who waits behind it; and the next one may be as slow.
-                lead.take(turn)
+                lead.take(leader)
                 is_slow = True
         if is_slow:
             self._idle = 0

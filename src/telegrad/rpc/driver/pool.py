@@ -40,7 +40,8 @@ class Pool:
         self._linger = linger
         self._lock = threading.RLock()
         self._resting: list[_Seat] = []
-        self._late: collections.deque[Callable[[], object]] = collections.deque()
+        self.late: collections.deque[Callable[[], object]] = collections.deque()
+        """Tasks that wait because no thread could be had for them."""
         self._seats: dict[_Seat, None] = {}
         self._numbers = itertools.count(1)
         self._closed = False
@@ -69,16 +70,11 @@ class Pool:
                     seat.thread.start()
                 except RuntimeError:
                     del self._seats[seat]
-                    self._late.append(task)
+                    self.late.append(task)
                 return True
             seat.task = task
         seat.bell.release()
         return True
-
-    @property
-    def lacks_threads(self) -> bool:
-        """Whether tasks wait because no thread could be had for them."""
-        return bool(self._late)
 
     def catch_up(self) -> None:
         """Try again to find threads for the tasks that still wait for one."""
@@ -86,7 +82,8 @@ class Pool:
             if self._closed:
                 # The threads that still run take them.
                 return
-            late, self._late = self._late, collections.deque()
+            late = [*self.late]
+            self.late.clear()
         for task in late:
             self.start(task)
 
@@ -101,8 +98,8 @@ class Pool:
                     _log.exception("a thread of worker %s failed", self._name)
             del task
             with self._lock:
-                if self._late:
-                    seat.task = self._late.popleft()
+                if self.late:
+                    seat.task = self.late.popleft()
                     continue
                 if self._closed:
                     self._seats.pop(seat, None)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from telegrad.errors import ProtocolViolation, WorkerLost
 from telegrad.rpc.driver.frame_reader import NOW
 from telegrad.rpc.driver.frame_writer import KEPT_FOR
-from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
@@ -102,74 +101,70 @@ class ServedLink(Link):
         """Whether the last request that ran here took long."""
         return self._slow > 0
 
-    def take_turn(self, keeps: bool = False) -> None:
-        """Read requests and run them here, for a moment, as long as this thread leads.
+    def take_turn(self, me: int, keeps: bool) -> None:
+        """Read requests and run them here, for a moment, as long as this thread, `me`, leads.
 
         `keeps`: it is corked, and its answers leave with those of other links.
         """
-        host, reader, turn = self._host, self._reader, self.lead.turn
-        receive, handlers = host.worker.receive, host.handlers
-        me = ~_thread.get_ident()
-        reads = self._claim_read(me)
-        if not reads:
+        mark = ~me
+        # As `_claim_read`, without the call.
+        if self._reads or self._reads.setdefault(None, mark) != mark:
             return
-        end = kept_until = 0.0
+        host, reader, lead = self._host, self._reader, self.lead
+        receive, handlers = host.worker.receive, host.handlers
+        began = begun = kept_since = lead.began_at
+        reads = more = True
         try:
-            while not self.closed:
+            while more and not self.closed:
                 if self._pace is not None and self._is_too_fast(self._pace):
                     break
-                busy[me] = self
+                busy[mark] = self
                 try:
                     frame = reader.read(NOW)
                 finally:
-                    del busy[me]
+                    del busy[mark]
                 if frame is None:
                     if reader.awaits_room:
-                        self.lead.disarm(self)
+                        lead.disarm(self)
                         self._reads.clear()
                         reads = False
                         host.start(partial(self._attend, None))
                     break
-                self.frames += 1
-                more = reader.has_frame()
+                more = reader.may_have_more and reader.has_frame()
                 if more and not self._is_corked and frame.kind != NOTICE:
                     self.cork()
                 task = receive(self, frame)
-                if task is not None and not (frame.parent and self._hand_over(frame, task)):
-                    if self._apart or not handlers.has_room_for(self):
-                        self._apart = max(0, self._apart - 1)
-                        host.serve(self, task)
-                    else:
-                        # While it runs, whoever waits for an answer on this link may read it.
-                        self._reads.clear()
-                        reads = False
-                        if self._followers:
-                            self.offer_read()
-                        if more and serving.turn not in self.lead.turn:
-                            # The lead was taken while this was read: whoever has it now does not
-                            # know of the rest.
-                            self.uncork()
-                            self.lead.push(self)
-                        used = _usage() if self._slow else None
-                        began = time.perf_counter()
-                        task()
-                        now = time.perf_counter()
-                        if now - began > _SLOW:
-                            self._note_slow(used)
-                        else:
-                            self._slow = 0
-                        if not more:
-                            break
-                        if not end:
-                            end, kept_until = began + _TURN, began + KEPT_FOR
-                        if now > end or serving.turn not in turn or not self._claim_read(me):
-                            break
-                        reads = True
-                        if now > kept_until:
-                            self.uncork()
-                            kept_until = now + KEPT_FOR
-                if not more:
+                if task is None or (frame.parent and self._hand_over(frame, task)):
+                    continue
+                if self._apart or (
+                    (handlers.running or handlers.waiting) and not handlers.has_room_for(self)
+                ):
+                    self._apart = max(0, self._apart - 1)
+                    host.serve(self, task)
+                    continue
+                # While it runs, whoever waits for an answer on this link may read it.
+                self._reads.clear()
+                reads = False
+                if self._followers:
+                    self.offer_read()
+                if more and me not in lead.turn:
+                    # The lead was taken while this was read: whoever has it now does not know of
+                    # the rest.
+                    self.uncork()
+                    lead.push(self)
+                used = _usage() if self._slow else None
+                task()
+                now = time.monotonic()
+                if used or now - began > _SLOW:
+                    self._note_time(now - began, used)
+                if not more or now - begun > _TURN or me not in lead.turn:
                     break
+                if not self._claim_read(mark):
+                    break
+                reads, began = True, now
+                if now - kept_since > KEPT_FOR:
+                    self.uncork()
+                    kept_since = now
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             host.link_failed(self, error)
         finally:
@@ -177,10 +172,10 @@ class ServedLink(Link):
                 self._reads.clear()
                 if self._followers or self.closed:
                     self._read_released()
-            if self._is_corked and not (keeps and serving.turn in turn):
+            if self._is_corked and not (keeps and me in lead.turn):
                 self.uncork()
-            if self.watched and reader.has_frame():
-                self.lead.push(self)
+            if more and self.watched and reader.has_frame():
+                lead.push(self)
 
     def _is_too_fast(self, pace: Pace) -> bool:
         """Say whether nothing is to be read for a while, and see to it that it is afterwards."""
@@ -197,7 +192,7 @@ class ServedLink(Link):
         while (left := end - time.monotonic()) > 0 and not self.closed:
             self._ends.wait(min(left, self.liveness.interval))
             # The peer is not heard because it is not listened to.
-            self._reader.pieces += 1
+            self.signs += 1
         self._rests = False
         if not self.closed:
             self.start_attending()
@@ -207,8 +202,11 @@ class ServedLink(Link):
         super().close()
         self._ends.set()
 
-    def _note_slow(self, before: tuple[float, int] | None) -> None:
-        """Learn that a request took long; `before`: what this thread had used before it."""
+    def _note_time(self, seconds: float, before: tuple[float, int] | None) -> None:
+        """Learn from how long a request took; `before`: what this thread had used before it."""
+        if seconds <= _SLOW:
+            self._slow = 0
+            return
         if before is not None:
             used, put_off = _usage()
             if put_off > before[1] and used - before[0] <= _SLOW:

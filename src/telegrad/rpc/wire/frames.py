@@ -24,6 +24,7 @@ from telegrad.rpc.security.introduction import Limits
 
 __all__ = [
     "ANSWER",
+    "ANSWERS",
     "BYE",
     "CALL",
     "CARRIES",
@@ -66,6 +67,7 @@ PONG: Final = 7
 BYE: Final = 8  # this worker leaves on purpose
 HELLO: Final = 9  # who dialled, where it listens, which paths it gave up
 KINDS: Final = range(CALL, HELLO + 1)  # on the wire
+ANSWERS: Final = (ANSWER, FAILURE)
 
 # Flags.
 PLACED: Final = 1  # some buffers lie in shared memory

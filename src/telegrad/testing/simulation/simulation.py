@@ -291,7 +291,7 @@ class Simulation:
 
     def handle(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
         """Let a worker handle a frame that it has read."""
-        endpoint.frames += 1
+        endpoint.signs += 1
         host = endpoint.host
         task = host.worker.receive(endpoint, frame)
         if task is not None:
