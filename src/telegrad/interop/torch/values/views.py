@@ -53,8 +53,8 @@ def carry(values: list[Any]) -> None:
         if len(set(memories)) == len(memories):
             # As nearly always.
             return
-    except RuntimeError:
-        pass  # Some has no memory of its own.
+    except (RuntimeError, ValueError):
+        pass  # Some has no memory of its own, or none yet.
     by_memory: dict[Any, list[int]] = {}
     for i, value in enumerate(values):
         if is_dense(value) and value.is_cpu and value.numel():
