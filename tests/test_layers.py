@@ -111,6 +111,7 @@ USES: dict[str, str] = {
         "distributed errors interop/torch rpc rpc/calls rpc/membership rpc/references "
         "rpc/transport rpc/wire"
     ),
+    "torch/rpc/profile": "errors interop/torch rpc rpc/calls rpc/references",
     "tracebacks": "errors",
 }
 """What each room imports, below it."""

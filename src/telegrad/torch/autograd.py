@@ -19,7 +19,7 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.torch.rpc.failures import raise_as_torch
-from telegrad.torch.rpc.watch import show_pass
+from telegrad.torch.rpc.profile.watch import show_pass
 
 __all__ = [
     "DistAutogradContext",

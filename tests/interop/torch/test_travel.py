@@ -251,6 +251,12 @@ def test_what_cannot_travel_is_refused_by_name(name, inside):
     program()
 
 
+@on_workers("main", "b")
+def test_a_parameter_that_has_no_memory_yet_is_refused_by_name_among_others():
+    with pytest.raises(Unserializable, match="subclass torch.nn.parameter.UninitializedParameter"):
+        there_and_back([torch.ones(2), torch.nn.parameter.UninitializedParameter()])
+
+
 def test_a_peer_can_name_nothing_but_dtypes():
     parts, facts = tensors.to_parts(torch.ones(2, dtype=torch.bfloat16))
     facts[3] = "load"

@@ -123,11 +123,12 @@ class Entry(BoundaryStruct, eq=False):
         return (make_dual(primal, self._over(_bound_tangent(cotangent).array)),)
 
     def _over(self, array: Any) -> torch.Tensor:
-        if isinstance(array, torch.Tensor):
-            # It came from a device, or from another part of this process.
-            return array.to(self.device, self.dtype)
-        if is_cupy(array):
-            return _cloned(array).to(self.device, self.dtype)
+        if type(array) is not np.ndarray:
+            if isinstance(array, torch.Tensor):
+                # It came from a device, or from another part of this process.
+                return array.to(self.device, self.dtype)
+            if is_cupy(array):
+                return _cloned(array).to(self.device, self.dtype)
         made = tensor_over(array, self.dtype, self.device)
         # PyTorch adds to a gradient in place, or keeps it as a leaf's, where it knows of nobody
         # else who holds it. A message's is alone in its memory, but nodes of telegrad's may give
@@ -336,10 +337,10 @@ def join(value: torch.Tensor, crossing: Crossing) -> Any:
         # To the transform it is a constant from outside; and another's thread may read it.
         with temporarily_clear_interpreter_stack():
             return join(value, crossing)
-    if not is_recording():
-        with torch.inference_mode(False), torch.enable_grad():
-            return _apply(_ANCHOR, [value], crossing, *tensors)
-    return _apply(_ANCHOR, [value], crossing, *tensors)
+    if torch.is_grad_enabled():
+        return _apply(_ANCHOR, [value], crossing, *tensors)
+    with torch.inference_mode(False), torch.enable_grad():
+        return _apply(_ANCHOR, [value], crossing, *tensors)
 
 
 def _pull_crossing(

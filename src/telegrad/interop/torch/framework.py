@@ -15,10 +15,10 @@ from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
 from telegrad.errors import DTypeError, GradientError
-from telegrad.interop.torch.bridge import Crossing, entry_of, from_torch, join
+from telegrad.interop.torch.bridge import Crossing, Entry, entry_of, from_torch, join
 from telegrad.interop.torch.devices import placement
 from telegrad.interop.torch.graph import successors
-from telegrad.interop.torch.graph.accumulation import completed, plainness
+from telegrad.interop.torch.graph.accumulation import are_plain, completed
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
 from telegrad.interop.torch.graph.replicas import has_replicas, lend, module_of
@@ -53,37 +53,47 @@ class Torch(frameworks.Framework):
     def leave(
         self, values: list[Any], worker: Worker, levels: LevelRegistry, to: str, is_recorded: bool
     ) -> list[Any]:
+        # These values have no tangents of a level that opens later.
+        may_be_dual = is_open()
         given = values
         if is_recorded:
             # All before any is replaced, and before anything is recorded: what can't be sent leaves
             # no message behind.
-            given = _with_stand_ins(values)
-            for i, stand_in in enumerate(given):
-                if stand_in is not values[i]:
-                    values[i] = _detached(values[i])
+            sent = values
+            for i, value in enumerate(values):
+                if isinstance(value, torch.Tensor):
+                    if given is values:
+                        given, sent = values.copy(), values.copy()
+                    tensors.check(value)
+                    given[i] = _CONSTANT
+                    if may_be_dual:
+                        given[i], sent[i] = _stand_in(value), _detached(value)
+                    elif value.requires_grad:
+                        given[i] = wrap(None, _history_of(value))
+                        sent[i] = value if type(value) is _PARAMETER else value.detach()
+            values[:] = sent
         has_own = placement.has_own(values)
         if has_own and given is values:
             given = values.copy()
         if has_own or _is_cuda_in_use():
             placement.carry(values, worker, to, is_recorded)
-        if is_open():
+        if may_be_dual:
             duals.carry(values, levels, to)
-        if len(values) > 1:
-            views.carry(values)
-        if given is not values:
+        if may_be_dual and is_recorded:
             for value, stand_in in zip(values, given):
                 is_stand_in = stand_in is not value and stand_in.array is None
                 if is_stand_in and not isinstance(value, CarriedDual):
                     # Its level may have closed: tangents that are not sent do not count.
                     stand_in.tangents = None
+        if len(values) > 1:
+            views.carry(values)
         return given
 
     def arrive(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
-        for value in values:
-            if type(value) in _CARRIERS:
-                views.land(values)
-                return placement.arrive(values, worker, frm)
-        return None
+        if _CARRIERS.isdisjoint(map(type, values)):
+            return None
+        views.land(values)
+        return placement.arrive(values, worker, frm)
 
     def join(self, value: torch.Tensor, stand_in: Tensor | None) -> Any:
         if stand_in is None:
@@ -125,19 +135,16 @@ class Torch(frameworks.Framework):
         context: Mapping[Any, Any],
         loans: dict[Any, Any],
     ) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        is_plain = plainness()
-        may_be_replicated = has_replicas()
+        found: dict[Any, Any] = dict(zip(leaves, gradients))
+        if not has_replicas() and are_plain(leaves, gradients):
+            return found
         for leaf, gradient in zip(leaves, gradients):
-            if gradient is None:
-                continue
-            if may_be_replicated or not is_plain(leaf, gradient):
-                gradient = _completed(leaf, gradient, context, loans)
             if gradient is not None:
-                found[leaf] = gradient
-        return found
+                found[leaf] = _completed(leaf, gradient, context, loans)
+        return {leaf: gradient for leaf, gradient in found.items() if gradient is not None}
 
 
+_PARAMETER: Final = torch.nn.Parameter
 _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIED: Final = frozenset((torch.float32, torch.float64))
 """The usual dtypes of gradients, which can be sent."""
@@ -145,34 +152,33 @@ _CARRIERS: Final = frozenset((views.CarriedView, placement.Arriving))
 """What may come in the place of a tensor, and is made one where it arrives."""
 
 
-def _with_stand_ins(values: list[Any]) -> list[Any]:
-    """Return the list with stand-ins for torch tensors; the list itself if it has none."""
-    replaced = values
-    for i, value in enumerate(values):
-        if isinstance(value, torch.Tensor):
-            if replaced is values:
-                replaced = values.copy()
-            replaced[i] = _stand_in(value)
-    return replaced
+_CONSTANT: Final = wrap(None)
+"""The stand-in of all that has neither history nor tangent; nobody changes it."""
 
 
 def _stand_in(value: torch.Tensor) -> Tensor:
     """Return a Tensor without an array; recorded where the value is."""
-    tensors.check(value)
+    stand_in = wrap(None, _history_of(value))
+    tangent = tangent_of(value)
+    if tangent is not None:
+        tensors.check(tangent)
+        stand_in.tangents = duals.beside(_stand_in(tangent))
+    return stand_in
+
+
+def _history_of(value: torch.Tensor) -> Entry | None:
     entry = entry_of(value, keeps=False) if torch.is_grad_enabled() else None
     if entry is not None and entry.dtype not in _CARRIED:
         _check_recorded(value)
-    if not is_open():
-        return wrap(None, entry)
-    tangent = tangent_of(value)
-    return wrap(None, entry, None if tangent is None else duals.beside(_stand_in(tangent)))
+    return entry
 
 
 def _detached(value: torch.Tensor) -> torch.Tensor:
-    if is_open() and (tangent := tangent_of(value)) is not None:
+    tangent = tangent_of(value)
+    if tangent is not None:
         return cast(torch.Tensor, make_dual(value.detach(), tangent.detach()))
     # A Parameter has no history: it stays what it is, so that a module keeps its parameters.
-    is_plain = not value.requires_grad or type(value) is torch.nn.Parameter
+    is_plain = not value.requires_grad or type(value) is _PARAMETER
     return value if is_plain else value.detach()
 
 

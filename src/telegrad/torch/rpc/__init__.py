@@ -28,7 +28,7 @@ from telegrad.torch.rpc.backend_registry import (
 )
 from telegrad.torch.rpc.init import _get_debug_info, init_rpc, is_available
 from telegrad.torch.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
-from telegrad.torch.rpc.server_profile import _server_process_global_profile
+from telegrad.torch.rpc.profile.server_profile import _server_process_global_profile
 
 __all__ = [
     "BackendType",

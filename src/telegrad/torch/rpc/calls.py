@@ -18,13 +18,14 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
-from telegrad.torch.rpc import constants, profile
+from telegrad.torch.rpc import constants
 from telegrad.torch.rpc.agent import TensorPipeAgent
 from telegrad.torch.rpc.failures import TRANSLATED, RpcMisused, as_torch_raises, raise_as_torch
 from telegrad.torch.rpc.future import CallFuture, failed, install_wait_all, wait_all
 from telegrad.torch.rpc.handlers import prepared
 from telegrad.torch.rpc.internal import RPCExecMode
 from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
+from telegrad.torch.rpc.profile import profiled_calls
 
 if TYPE_CHECKING:
     from telegrad.torch.rpc.rref import RRef
@@ -107,7 +108,7 @@ def rpc_sync(
     timeout = None if timeout is _UNSET else timeout
     try:
         if THREAD.recording is not None:
-            return profile.call(worker, callee, func, sent, timeout, RPCExecMode.SYNC).wait()
+            return profiled_calls.call(worker, callee, func, sent, timeout, RPCExecMode.SYNC).wait()
         return worker.outgoing.call(
             callee, function, args, kwargs, timeout, waits=True, said=said
         ).wait()
@@ -137,7 +138,7 @@ def rpc_async(
             function, args, kwargs, said = sent = prepared(func, args, kwargs)
             call: Future[Any]
             if THREAD.recording is not None:
-                call = profile.call(worker, callee, func, sent, timeout, RPCExecMode.ASYNC)
+                call = profiled_calls.call(worker, callee, func, sent, timeout, RPCExecMode.ASYNC)
             else:
                 call = worker.outgoing.call(
                     callee, function, args, kwargs, timeout, waits=False, said=said
@@ -173,7 +174,7 @@ def remote(
         asking = _asking_time(worker, timeout)
         recorded: Future[Any] | None = None
         if THREAD.recording is not None:
-            made, recorded = profile.create(worker, callee, func, sent, asking)
+            made, recorded = profiled_calls.create(worker, callee, func, sent, asking)
         else:
             made = worker.outgoing.create(callee, function, args, kwargs, asking, said)
     # A worker of this package's init_rpc makes references of this package's type.

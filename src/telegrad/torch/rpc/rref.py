@@ -15,10 +15,11 @@ from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
 from telegrad.rpc.references import rref as plain
 from telegrad.rpc.references.rref import T_co
 from telegrad.torch import autograd
-from telegrad.torch.rpc import calls, constants, handlers, profile
+from telegrad.torch.rpc import calls, constants, handlers
 from telegrad.torch.rpc.failures import RpcTimeout, as_torch_raises
 from telegrad.torch.rpc.future import CallFuture, failed
 from telegrad.torch.rpc.internal import RPCExecMode
+from telegrad.torch.rpc.profile import profiled_calls
 
 __all__ = ["RRef", "RRefProxy"]
 
@@ -143,7 +144,7 @@ class RRef(plain.RRef[T_co]):
         try:
             self._check()
             return CallFuture(
-                profile.call(self._worker, to, "_rref_typeof_on_owner", sent, timeout, mode)
+                profiled_calls.call(self._worker, to, "_rref_typeof_on_owner", sent, timeout, mode)
             )
         except PeerError as error:
             return failed(error)

@@ -22,7 +22,7 @@ from torch.utils.hooks import RemovableHandle
 from telegrad.distributed.parameter_lock import alone_with
 from telegrad.interop.torch.bridge import accumulator_of
 
-__all__ = ["completed", "hang", "has_node_hooks", "plainness"]
+__all__ = ["are_plain", "completed", "hang", "has_node_hooks"]
 
 
 def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
@@ -44,22 +44,21 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
     return left
 
 
-def plainness() -> Callable[[torch.Tensor, torch.Tensor], bool]:
-    """Return what tells whether ``completed`` gives the gradient of a leaf as it is."""
+def are_plain(leaves: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor | None]) -> bool:
+    """Tell whether ``completed`` gives all these gradients, of which none is None, as they are."""
     known, made, strided = _NODE_HOOKS.without, _NODE_HOOKS.made(), torch.strided
-
-    def is_plain(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:
-        before = known.get(id(leaf))
-        return (
-            before is not None
+    for leaf, gradient in zip(leaves, gradients):
+        if not (
+            (before := known.get(id(leaf)))
             and before[1] == made
+            and gradient is not None
             and gradient.layout is strided
             and gradient.stride() == leaf.stride()
             and leaf._post_accumulate_grad_hooks is None
             and leaf.is_leaf
-        )
-
-    return is_plain
+        ):
+            return False
+    return True
 
 
 def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:

@@ -25,9 +25,9 @@ from telegrad.distributed.frameworks import Cut
 from telegrad.graph import next_key
 from telegrad.interop.torch.bridge import GONE_OVER
 from telegrad.interop.torch.graph.ends import Landing, Tap
+from telegrad.interop.torch.graph.lone_region import LoneRegion
 from telegrad.interop.torch.graph.region import Region
-from telegrad.interop.torch.graph.successors import parameter_of
-from telegrad.interop.torch.graph.walk import CROSSING, ENDS, Walk, grouped
+from telegrad.interop.torch.graph.walk import CROSSING, ROOTS, Walk, grouped
 from telegrad.tensors.recording.op_node import OutputNode
 
 __all__ = ["cut", "cut_walk"]
@@ -58,68 +58,28 @@ def cut(
 def cut_apart(nodes: Iterable[Any], keep_graph: bool) -> Cut | None:
     """``cut`` where no two groups reach the same node or end; None if some do."""
     ways: dict[Any, Sequence[Any]] = {}
-    regions: dict[Any, Region] = {}
+    regions: dict[Any, LoneRegion] = {}
     seen: dict[Any, Region] = {}
     for entry, group in grouped(nodes):
-        place = entry.place
-        if place is None or type(place[0]) in ENDS:
-            return None
         region = regions.get(group)
         if region is None:
-            region = regions[group] = Region(next_key())
-        region.lead_in(place)
-        ways[entry] = (region,)
-        if not _follow_apart(place[0], region, seen):
+            region = regions[group] = LoneRegion(next_key(), keep_graph)
+        if not region.reach(entry.place, seen):
             return None
+        if group is ROOTS or len(group.edges) > 1:
+            ways[entry] = (region,)
+        else:
+            # One node less to run.
+            region.entry = entry
+            ways[group] = (region,)
     leaves: dict[Any, Any] = {}
-    tensors: set[int] = set()
-    count = 0
     for region in regions.values():
-        region.finish(keep_graph)
-        if region.leaves:
-            end: Any = region.edges[-1]
+        end = region.end()
+        if end is not None:
             leaves[end] = end.values
-            tensors.update(map(id, end.values))
-            count += len(end.values)
-    if len(tensors) < count:
-        # A leaf may have had two nodes.
-        return None
     if len(ways) > len(regions):
         _find_ways_in(ways)
-    return Cut(ways, leaves, list(regions.values()))
-
-
-def _follow_apart(start: Any, region: Region, seen: dict[Any, Region]) -> bool:
-    """Note the ends behind a node; False if others lead there, too, or one leads on."""
-    if start in seen:
-        return seen[start] is region
-    seen[start] = region
-    exits, leaves = region.exits, region.leaves
-    # An edge may lead nowhere.
-    seen[None] = region
-    stack = [start]
-    pop, push = stack.pop, stack.append
-    while stack:
-        for place in pop().next_functions:
-            node = place[0]
-            if node in seen:
-                if seen[node] is not region:
-                    return False
-                continue
-            seen[node] = region
-            kind = type(node)
-            if kind is CROSSING:
-                crossing = node.crossing
-                if crossing.entries:
-                    return False
-                exits[place] = Landing(next_key(), node, crossing, source=id(region))
-            elif kind in ENDS:
-                leaf = leaves[place] = node.variable
-                if parameter_of(leaf) is not None:
-                    return False
-            else:
-                push(node)
-    return True
+    return Cut(ways, leaves, [*regions.values()])
 
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
@@ -225,6 +185,6 @@ def _find_taken(regions: Sequence[Region], walk: Walk, marks: dict[Any, int]) ->
 def _find_ways_in(ways: dict[Any, Sequence[Any]]) -> None:
     """Have the entries of regions with several ways in lead to their own."""
     for entry, (way,) in ways.items():
-        if type(way) is Region and len(way.places) > 1 and entry.place is not None:
+        if isinstance(way, Region) and len(way.places) > 1 and entry.place is not None:
             index, size = way.places[entry.place], len(way.places)
             ways[entry] = (OutputNode((way,), next_key(), index, size),)

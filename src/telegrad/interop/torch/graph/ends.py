@@ -38,6 +38,7 @@ __all__ = [
     "TorchEdge",
     "WantedLeaf",
     "over",
+    "slot_of",
 ]
 
 ENGINE: Any = torch.autograd.Variable._execution_engine
@@ -56,7 +57,9 @@ def over(cotangent: torch.Tensor, recorded: bool, for_message: bool = False) -> 
     `for_message`: all that lies behind is a message, so one of a device may stay there.
     """
     if not recorded and not is_open():
-        return cotangent if for_message and cotangent.is_cuda else numbers(cotangent)
+        if for_message:
+            return cotangent if cotangent.is_cuda else raw(cotangent)
+        return numbers(cotangent)
     tangent = tangent_of(cotangent)
     if tangent is None:
         return _taken_over(cotangent, recorded, for_message)
@@ -65,6 +68,15 @@ def over(cotangent: torch.Tensor, recorded: bool, for_message: bool = False) -> 
     beside = _taken_over(tangent, recorded, for_message)
     entry = beside if isinstance(beside, Tensor) else wrap(beside)
     return wrap(primal.array, primal.node, Tangents({current(): entry}))
+
+
+def slot_of(crossing: Crossing) -> Slot:
+    """Return where the one region that leads to a value that came has its cotangent go."""
+    node = crossing.node
+    if type(node) is OutputNode:
+        # All that the region has goes to the message at once.
+        return node.edges[0], node.index, node.size
+    return node, 0, 1
 
 
 def _taken_over(cotangent: torch.Tensor, recorded: bool, for_message: bool) -> Any:
@@ -153,7 +165,7 @@ class Leaf(End, LeafNode, eq=False):
 
 
 class AllLeaves(msgspec.Struct, LeafNode, eq=False):
-    """All leaves of a region that alone leads to them: they take the list of their gradients."""
+    """All leaves of a lone region: they take the list of their gradients."""
 
     values: list[torch.Tensor]
 
@@ -256,11 +268,7 @@ class Landing(End, Hooked, eq=False):
             # A value that goes over twice has two landings, and what comes there has to be summed.
             return self, 0, 1
         # To a value that came nothing else leads: the one region may lead to its node directly.
-        node = crossing.node
-        if type(node) is OutputNode:
-            # All that the region has goes to the message at once.
-            return node.edges[0], node.index, node.size
-        return node, 0, 1
+        return slot_of(crossing)
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         return self._pull(cotangent, False)

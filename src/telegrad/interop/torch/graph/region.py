@@ -27,12 +27,12 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, Node
-from telegrad.interop.torch.graph.ends import ENGINE, AllLeaves, Slot, Tap, TorchEdge, over
+from telegrad.interop.torch.graph.ends import ENGINE, Slot, Tap, TorchEdge, over
 from telegrad.interop.torch.graph.exit_capture import ExitCapture
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET, Recording
 
-__all__ = ["Region"]
+__all__ = ["Region", "along", "parted"]
 
 
 class Region(msgspec.Struct, Hooked, eq=False):
@@ -58,8 +58,6 @@ class Region(msgspec.Struct, Hooked, eq=False):
     which edge of each."""
     goes_on: bool = False
     """Whether PyTorch runs over nodes outside, which must keep their values."""
-    leaves: dict[TorchEdge, torch.Tensor] = {}
-    """The leaves that it leads to, where they are no exits: see ``cut.cut_apart``."""
 
     hooks: ClassVar[None] = None
     freed: ClassVar[bool] = False
@@ -92,8 +90,6 @@ class Region(msgspec.Struct, Hooked, eq=False):
             self.slots.append(slot)
             edges[slot[0]] = None
         self.edges = (*edges, *self.taps)
-        if self.leaves:
-            self.edges = (*edges, AllLeaves([*self.leaves.values()]))
 
     def find_taken(self) -> None:
         """Find the exits whose cotangents are taken; ``cut.py`` adds the edges."""
@@ -130,24 +126,12 @@ class Region(msgspec.Struct, Hooked, eq=False):
             return self._run(cotangent, True)
 
     def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
-        places, given = tuple(self.places), (cotangent,)
-        if len(places) > 1:
-            there = [(p, g) for p, g in zip(places, cotangent) if g is not None]
-            places, given = zip(*there)
         if not self.taken and not self.taps:
-            captured = self._captured(places, given, recorded)
-            if not self.leaves:
-                return self._contributions(captured, given, recorded)
-            count = len(self.exits)
-            gradients = captured[count:]
-            if not recorded:
-                gradients = _parted(gradients, captured, given)
-            if not count:
-                return [gradients]
-            return [*self._contributions(captured[:count], given, recorded), gradients]
+            captured, given = self._captured(cotangent, recorded)
+            return self._contributions(captured, given, recorded)
         taking = ExitCapture(self.places, self.taken, [tap.place for tap in self.taps])
         with taking:
-            captured = self._captured(places, given, recorded)
+            captured, given = self._captured(cotangent, recorded)
         results = [
             taking.taken.get(place) if place in self.taken else result
             for place, result in zip(self.exits, captured)
@@ -159,9 +143,12 @@ class Region(msgspec.Struct, Hooked, eq=False):
         ]
 
     def _captured(
-        self, places: tuple[TorchEdge, ...], given: tuple[Any, ...], recorded: bool
-    ) -> Sequence[Any]:
-        """Return what PyTorch captures at each exit."""
+        self, cotangent: Any, recorded: bool
+    ) -> tuple[Sequence[Any], tuple[torch.Tensor, ...]]:
+        """Return what PyTorch captures at each exit, and what it was given."""
+        places, given = tuple(self.places), (cotangent,)
+        if len(places) > 1:
+            places, given = zip(*[(p, g) for p, g in zip(places, cotangent) if g is not None])
         try:
             # By position, since names cost: allow_unreachable and accumulate_grad come last.
             # PyTorch captures only if there is an exit; without one no leaf is there to accumulate.
@@ -170,62 +157,55 @@ class Region(msgspec.Struct, Hooked, eq=False):
                 given,
                 self.keep_graph or self.goes_on or recorded,
                 recorded,
-                (*starmap(GradientEdge, self.exits), *starmap(GradientEdge, self.leaves)),
+                tuple(starmap(GradientEdge, self.exits)),
                 True,
-                not (self.exits or self.leaves),
+                not self.exits,
             )
         except RuntimeError as error:
             raise _explained(error) from error
-        return captured or ()
+        return captured or (), given
 
     def _contributions(
         self, results: Sequence[Any], given: tuple[Any, ...], recorded: bool
     ) -> list[Any]:
         """Return what goes along each of the edges, given what there is at each exit."""
-        found: dict[Any, Any] = {}
-        bundled: list[Any] = []
-        is_for_leaf = False
-        for goal, (edge, index, size), result in zip(self.exits.values(), self.slots, results):
-            if edge is goal:
-                is_for_leaf = is_for_leaf or goal.is_leaf
-            elif result is not None:
-                # Only to a value that came does a region lead directly: see ``Landing.slot``.
-                result = over(result, recorded, True)
-            if size == 1:
-                found[edge] = result
-                continue
-            parts = found.get(edge)
-            if parts is None:
-                parts = found[edge] = [None] * size
-                bundled.append(edge)
-            parts[index] = result
-        if is_for_leaf and not recorded:
-            self._part(found, results, given)
-        for edge in bundled:
-            found[edge] = _bundle(found[edge])
-        return list(found.values())
-
-    def _part(self, found: dict[Any, Any], results: Sequence[Any], given: Iterable[Any]) -> None:
-        """Give a leaf's gradient memory of its own where something else has the same."""
-        memories = [*map(_memory, results), *map(_memory, given)]
-        if len(set(memories)) == len(memories):
-            return
-        uses = Counter(memories)
-        for goal, memory in zip(self.exits.values(), memories):
-            if memory is not None and uses[memory] > 1 and goal.is_leaf:
-                found[goal] = found[goal].clone()
+        at_leaves = [i for i, goal in enumerate(self.exits.values()) if goal.is_leaf]
+        if at_leaves and not recorded:
+            own = parted([results[i] for i in at_leaves], (*results, *given))
+            results = [*results]
+            for i, gradient in zip(at_leaves, own):
+                results[i] = gradient
+        return along(self.slots, results, recorded)
 
 
-def _parted(
-    gradients: Sequence[Any], captured: Sequence[Any], given: Sequence[Any]
-) -> Sequence[Any]:
-    """Return the gradients of leaves, the last of what was captured, each in memory of its own."""
-    memories = [*map(_memory, captured), *map(_memory, given)]
+def along(slots: Iterable[Slot], results: Iterable[Any], recorded: bool) -> list[Any]:
+    """Return what goes along each of a region's edges, given what belongs in each slot."""
+    found: dict[Any, Any] = {}
+    bundled: list[Any] = []
+    for (edge, index, size), result in zip(slots, results):
+        if result is not None and edge.is_boundary:
+            # Only to a value that came does a region lead directly: see ``Landing.slot``.
+            result = over(result, recorded, True)
+        if size == 1:
+            found[edge] = result
+            continue
+        if edge not in found:
+            found[edge] = [None] * size
+            bundled.append(edge)
+        found[edge][index] = result
+    for edge in bundled:
+        found[edge] = _bundle(found[edge])
+    return [*found.values()]
+
+
+def parted(gradients: Sequence[Any], everything: Sequence[Any]) -> Sequence[Any]:
+    """Return gradients of leaves, which are among everything, each in memory of its own."""
+    memories = [*map(_memory, everything)]
     if len(set(memories)) == len(memories):
         return gradients
     uses = Counter(memories)
-    own = memories[len(captured) - len(gradients) : len(captured)]
-    return [g.clone() if m is not None and uses[m] > 1 else g for g, m in zip(gradients, own)]
+    del uses[None]
+    return [each.clone() if uses[_memory(each)] > 1 else each for each in gradients]
 
 
 def _bundle(parts: list[Any]) -> Bundle | None:

@@ -20,7 +20,7 @@ from telegrad.interop.torch.graph.region import Region
 from telegrad.interop.torch.graph.successors import parameter_of
 from telegrad.interop.torch.modes import run_ordinarily
 
-__all__ = ["CROSSING", "ENDS", "Walk", "grouped"]
+__all__ = ["CROSSING", "ENDS", "ROOTS", "Walk", "grouped"]
 
 CROSSING: Any = ToTorch._backward_cls
 """The type of the nodes of PyTorch's behind which telegrad's graph is."""
@@ -30,14 +30,15 @@ _ACCUMULATOR: Any = type(
 ENDS: Final = (CROSSING, _ACCUMULATOR)
 """The types of the nodes where PyTorch's graph ends for telegrad's engine."""
 
-_ROOTS: Final = "roots"
+ROOTS: Final = "roots"
+"""The group of all roots."""
 
 
 def grouped(nodes: Iterable[Any]) -> Iterator[tuple[Entry, Any]]:
     """Return the entries among a pass's first nodes and right behind them, with their groups."""
     for node in nodes:
         if type(node) is Entry:
-            yield node, _ROOTS
+            yield node, ROOTS
             continue
         for edge in node.edges:
             if type(edge) is Entry:

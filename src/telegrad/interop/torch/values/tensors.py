@@ -61,8 +61,9 @@ def to_parts(
     if type(tensor) in _TYPES and not is_transformed(tensor):
         try:
             plain = tensor.detach() if requires_grad else tensor
-            if tensor.is_contiguous():
-                return [plain.numpy()], requires_grad
+            array = plain.numpy()
+            if array.flags.c_contiguous:
+                return [array], requires_grad
             order, ordered = _in_memory_order(plain)
             facts: list[Any] = [_DENSE, requires_grad, None, None, list(ordered.shape), order]
             return [ordered.numpy()], facts if order else requires_grad

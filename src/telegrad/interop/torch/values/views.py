@@ -48,19 +48,16 @@ class CarriedView:
 
 def carry(values: list[Any]) -> None:
     """Replace the tensors of a message that share memory by what is sent."""
-    found = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
-    if len(found) < 2:
-        return
     try:
-        if len({values[i].untyped_storage().data_ptr() for i in found}) == len(found):
+        memories = [x.untyped_storage().data_ptr() for x in values if isinstance(x, torch.Tensor)]
+        if len(set(memories)) == len(memories):
             # As nearly always.
             return
-    except RuntimeError:
-        pass  # Some has no memory of its own.
+    except (RuntimeError, ValueError):
+        pass  # Some has no memory of its own, or none yet.
     by_memory: dict[Any, list[int]] = {}
-    for i in found:
-        value = values[i]
-        if value.is_cpu and is_dense(value) and value.numel():
+    for i, value in enumerate(values):
+        if is_dense(value) and value.is_cpu and value.numel():
             key = value.untyped_storage().data_ptr(), value.dtype, value.is_conj(), value.is_neg()
             by_memory.setdefault(key, []).append(i)
     for indices in by_memory.values():

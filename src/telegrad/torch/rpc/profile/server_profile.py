@@ -13,7 +13,7 @@ from torch.autograd.profiler_util import EventList, FunctionEvent
 
 from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
-from telegrad.torch.rpc.watch import Watch, begin_watch, end_watch
+from telegrad.torch.rpc.profile.watch import Watch, begin_watch, end_watch
 
 __all__ = ["_server_process_global_profile"]
 

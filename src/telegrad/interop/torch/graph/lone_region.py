@@ -1,0 +1,89 @@
+"""Regions that meet no other: what they lead to are messages, and leaves that are theirs alone.
+
+Nearly all are of this kind. Each finds its ends on a walk of its own, and all its leaves take their
+gradients at once.
+"""
+
+from operator import itemgetter
+from typing import Any
+
+import torch
+
+from telegrad.interop.torch.bridge import Entry
+from telegrad.interop.torch.graph.ends import AllLeaves, TorchEdge, slot_of
+from telegrad.interop.torch.graph.region import Region, along, parted
+from telegrad.interop.torch.graph.successors import parameter_of
+from telegrad.interop.torch.graph.walk import CROSSING, ENDS
+
+__all__ = ["LoneRegion"]
+
+_edge_of: Any = itemgetter(0)
+
+
+class LoneRegion(Region, eq=False):
+    """A region that meets no other. Its exits are those to messages, then those to leaves."""
+
+    leaves: dict[TorchEdge, torch.Tensor] = {}
+    entry: Entry | None = None
+    """The one entry of a message, which then does not run as a node of its own."""
+
+    def reach(self, place: TorchEdge | None, seen: dict[Any, Region]) -> bool:
+        """Note an edge into the region and what lies behind it; `seen` has whose each node is.
+
+        False where others lead there, too, or the way goes on behind an end.
+        """
+        if place is None or type(start := place[0]) in ENDS:
+            return False
+        self.lead_in(place)
+        if start in seen:
+            return seen[start] is self
+        # An edge may lead nowhere.
+        seen[start] = seen[None] = self
+        stack = [start]
+        while stack:
+            for place in stack.pop().next_functions:
+                node = place[0]
+                if node in seen:
+                    if seen[node] is not self:
+                        return False
+                    continue
+                seen[node] = self
+                if (kind := type(node)) not in ENDS:
+                    stack.append(node)
+                elif kind is CROSSING:
+                    crossing = node.crossing
+                    if not crossing.is_of_message:
+                        return False
+                    self.exits[place] = None
+                    self.slots.append(slot_of(crossing))
+                else:
+                    leaf = node.variable
+                    # A leaf may have had two nodes, and be reached by each.
+                    if id(leaf) in seen or parameter_of(leaf) is not None:
+                        return False
+                    self.leaves[place] = leaf
+                    seen[id(leaf)] = self
+        return True
+
+    def end(self) -> AllLeaves | None:
+        """Take what leads out, once all of it is known; return what takes the leaves' gradients."""
+        self.edges = tuple(dict.fromkeys(map(_edge_of, self.slots)))
+        if not self.leaves:
+            return None
+        end = AllLeaves([*self.leaves.values()])
+        self.exits.update(self.leaves)
+        self.edges += (end,)
+        return end
+
+    def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
+        entry = self.entry
+        if entry is not None:
+            (cotangent,) = entry.pull_recorded(cotangent) if recorded else entry.pull(cotangent)
+        captured, given = self._captured(cotangent, recorded)
+        found: list[Any] = []
+        if self.slots:
+            found = along(self.slots, captured, recorded)
+        if self.leaves:
+            gradients = captured[len(self.slots) :]
+            found.append(gradients if recorded else parted(gradients, (*captured, *given)))
+        return found

@@ -1,0 +1,1 @@
+"""Remote calls, and what a worker serves, under PyTorch's profilers."""
