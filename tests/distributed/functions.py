@@ -1,5 +1,6 @@
 """What the workers of the tests' clusters run; importable, so that it goes by name."""
 
+import contextvars
 import os
 import signal
 import threading
@@ -63,11 +64,12 @@ def resources():
 def meet(names):
     """Open this worker's links to all of these.
 
-    On a thread of its own: what a handler calls its caller with goes over the caller's link.
+    On a thread of its own, which knows nothing of the request (without Python's lock a new one
+    would): what a handler calls its caller with goes over the caller's link.
     """
     with ThreadPoolExecutor(1) as thread:
         for name in names:
-            thread.submit(rpc.rpc_sync, name, who).result()
+            thread.submit(contextvars.Context().run, rpc.rpc_sync, name, who).result()
 
 
 def counts():

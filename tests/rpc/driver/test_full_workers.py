@@ -13,7 +13,6 @@ from tests.rpc.neighbours import eventually, neighbours
 from telegrad.errors import Refused, UsageError, WorkerLost
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import wait_all
-from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport.segments import SEGMENTS
@@ -281,10 +280,9 @@ HOLD = []
 
 
 @expose
-@async_execution
 def keep_waiting(numbers):
     HOLD.append(Future())
-    return HOLD[-1]
+    HOLD[-1].wait()
 
 
 def test_a_strict_worker_counts_what_a_header_becomes_and_not_its_bytes_alone():
