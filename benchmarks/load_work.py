@@ -11,7 +11,7 @@ from benchmarks.distributed_work import SIZE, stage
 from benchmarks.libraries import library
 from benchmarks.rpc_work import add, noop
 
-__all__ = ["SERVER", "load", "resident", "warm_up"]
+__all__ = ["SERVER", "load", "resident", "warm_up", "work_of"]
 
 SERVER = "server"
 SLOW = 0.005
@@ -29,7 +29,7 @@ def resident() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
 
 
-def _work(key: str, what: str) -> Callable[[], object]:
+def work_of(key: str, what: str) -> Callable[[], object]:
     """One call of a trainer, or one step."""
     lib = library(key)
     call = lib.rpc.rpc_sync
@@ -53,14 +53,14 @@ def _work(key: str, what: str) -> Callable[[], object]:
 
 def warm_up(key: str, what: str, count: int) -> None:
     """Let a trainer do its work a few times."""
-    run = _work(key, what)
+    run = work_of(key, what)
     for _ in range(count):
         run()
 
 
 def load(key: str, what: str, begin: float, end: float) -> list[float]:
     """Do the work again and again between two times of the clock; return the seconds of each."""
-    run, clock = _work(key, what), time.perf_counter
+    run, clock = work_of(key, what), time.perf_counter
     time.sleep(max(0.0, begin - time.time()))
     before = clock()
     last = before + end - max(begin, time.time())

@@ -1,6 +1,7 @@
 """``python -m benchmarks``: which benchmarks there are."""
 
 import importlib
+import re
 
 import pytest
 
@@ -40,3 +41,15 @@ def test_without_a_device_the_gpu_benchmark_says_that_it_was_skipped(
     said = capsys.readouterr().out
     assert "skipped: there is no CUDA device here" in said
     assert "written" not in said
+
+
+@pytest.mark.processes
+def test_what_a_call_costs_in_bytecodes_is_counted_on_both_sides(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bytecodes = importlib.import_module("benchmarks.bytecodes")
+    monkeypatch.setattr("sys.argv", ["bytecodes", "telegrad", "no-op", "3"])
+    bytecodes.main()
+    trainer, server = re.findall(r"(\d+) bytecodes, [\d.]+ functions", capsys.readouterr().out)
+    assert int(trainer) > 0
+    assert int(server) > 0
