@@ -209,7 +209,7 @@ def in_one_round(a, first, *requests, was_slow=0):
     calls = [first.rpc_async("a", block)]
     assert eventually(lambda: bool(a.host.leads[0].turn))
     calls += [each.rpc_async("a", function, args) for each, (function, *args) in requests]
-    a.peers.get(requests[-1][0].name).incoming._slow = was_slow
+    a.peers.get(requests[-1][0].name).incoming.slow = was_slow
     GATE.set()
     return calls
 
