@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import math
 import operator
 import socket
@@ -382,6 +383,35 @@ def test_the_interceptor_sees_and_replaces_values_at_all_four_points(pair):
     assert ("a", "failed", {"id": 7}, KeyError) in seen
     with pytest.raises(UsageError, match="interceptor already"):
         a.install(Interceptor("c"))
+
+
+def test_the_interceptor_is_asked_about_an_answer_unless_it_is_none_to_a_call_without_extra(pair):
+    a, b = pair
+    asked = []
+
+    class Interceptor:
+        extra = None
+
+        def outgoing_call(self, to, values):
+            return self.extra
+
+        def incoming_call(self, frm, extra, values):
+            return None
+
+        def outgoing_result(self, to, values):
+            asked.append(values)
+
+        def incoming_result(self, frm, call_extra, extra, values):
+            return None
+
+    a.install(Interceptor())
+    b.install(Interceptor())
+    assert a.rpc_sync("b", gc.enable) is None
+    assert asked == []
+    assert a.rpc_sync("b", abs, (-1,)) == 1
+    a.interceptor.extra = "said"
+    assert a.rpc_sync("b", gc.enable) is None
+    assert asked == [[], []]
 
 
 class Ordering:

@@ -129,6 +129,20 @@ def test_requests_without_room_are_skipped_or_wait_and_all_others_come(
                 assert frame.cost == 0
 
 
+def test_a_frame_that_was_put_back_comes_before_those_that_came_along_with_it():
+    data, _ = encode([(ANSWER, size, []) for size in range(4)])
+    source = Source(data, [])
+    try:
+        reader = FrameReader(source, Spinning(0.0))
+        assert reader.read(None).ident == 1
+        reader.put_back(reader.read(None))
+        assert reader.may_have_more
+        assert [reader.read(None).ident for _ in range(3)] == [2, 3, 4]
+        assert not reader.has_frame()
+    finally:
+        source.close()
+
+
 def test_a_read_that_ran_out_of_time_goes_on_where_it_was():
     data, _ = encode([(CALL, 10, [200_000]), (ANSWER, 5, [])])
     budget = Budget(1 << 20, 1 << 20)

@@ -19,10 +19,12 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.driver import host, lead, monitor, served_link
 from telegrad.rpc.options import Options
 from telegrad.rpc.wire.frames import ANSWER, NOTICE, PING, Frame
+from telegrad.rpc.worker import Worker
 
 GATE = threading.Event()
 LONG_GATE = threading.Event()
 RAN: list[str] = []
+ANOTHER: list[Worker] = []
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +147,23 @@ def test_a_request_that_waits_gives_the_lead_up_and_has_it_again(patient):
         assert b.rpc_sync("a", simulated.who) == "a"
 
 
+def wait_as_another():
+    return ANOTHER[-1].rpc_sync("b", simulated.wait_for_gate)
+
+
+def test_a_request_that_waits_as_another_worker_of_its_process_gives_its_own_lead_up(patient):
+    with neighbours("a", "b", "c") as (a, b, c):
+        ANOTHER[:] = [c]
+        waiting = b.rpc_async("a", wait_as_another)
+        assert eventually(lambda: bool(simulated.GATE[-1]._sleepers))
+        assert eventually(lambda: not a.host.leads[0].turn)
+        assert c.rpc_sync("a", simulated.who, timeout=20) == "a"
+        c.rpc_sync("b", simulated.open_gate)
+        assert waiting.wait() == "open"
+        assert eventually(lambda: a.host.handlers.running == c.host.handlers.running == 0)
+    ANOTHER.clear()
+
+
 def test_a_call_that_is_over_just_when_its_thread_claims_the_link_leaves_it_to_others(
     monkeypatch,
 ):
@@ -209,7 +228,7 @@ def in_one_round(a, first, *requests, was_slow=0):
     calls = [first.rpc_async("a", block)]
     assert eventually(lambda: bool(a.host.leads[0].turn))
     calls += [each.rpc_async("a", function, args) for each, (function, *args) in requests]
-    a.peers.get(requests[-1][0].name).incoming._slow = was_slow
+    a.peers.get(requests[-1][0].name).incoming.slow = was_slow
     GATE.set()
     return calls
 

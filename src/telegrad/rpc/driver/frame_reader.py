@@ -177,19 +177,23 @@ class FrameReader:
         0 if that is not small.
         """
         start, end, room = self._start, self._end, self._room
+        frames: list[Frame] = []
+        wanted = _PREFIX_BYTES
         while end - start >= _PREFIX_BYTES:
             kind, flags, count, header, body, ident, parent = _unpack(room, start)
             if count or body or flags & PLACED or header > self._small or kind not in KINDS:
-                return 0
+                wanted = 0
+                break
             first = start + _PREFIX_BYTES
-            stop: int = first + header
+            stop = first + header
             if stop > end:
-                return stop - start
-            # It is here and there for a moment.
-            self.is_torn = True
-            self._frames.append(Frame(kind, flags, ident, parent, room[first:stop]))
-            self._start = start = stop
-        return _PREFIX_BYTES
+                wanted = stop - start
+                break
+            frames.append(Frame(kind, flags, ident, parent, room[first:stop]))
+            start = stop
+        # In one line: what is taken from the one is in the other.
+        self._frames, self._start = collections.deque(frames), start
+        return wanted
 
     def _read_with_body(self, fields: Fields, deadline: float | None) -> Frame | None:
         """Read what has more than a small header, or a prefix that no peer of ours sends."""

@@ -255,12 +255,22 @@ class Lead:
             return
         me = _thread.get_ident()
         host, ready, kept, turn = self._host, self._ready, self._kept, self.turn
-        handlers, monitor = host.handlers, host.monitor
+        handlers, monitor, links, poll = host.handlers, host.monitor, self._links, self._poll
         serving.counted_by, serving.lead = handlers, self
         try:
             # If requests wait for a thread, none can be had but this one.
             while not self._closed and not host.late:
-                for _ in range(self._look()):
+                found = poll(0)
+                if not found and not ready:
+                    found = self._wait()
+                for fd, _ in found:
+                    link = links.get(fd)
+                    if link is None:
+                        self._bell.silence()
+                    elif not link.has_turn:
+                        link.has_turn = True
+                        ready.append(link)
+                for _ in range(len(ready)):
                     try:
                         link = ready.popleft()
                     except IndexError:
@@ -272,7 +282,7 @@ class Lead:
                     serving.path = turn[me] = link
                     if monitor.dozes:
                         monitor.rouse()
-                    if kept and (self.began_at > self._kept_until or link.was_slow):
+                    if kept and (self.began_at > self._kept_until or link.slow):
                         self._send_kept()
                     link.take_turn(me, self._keep(link, me) if ready or kept else False)
                     if host.is_stressed:
@@ -297,21 +307,6 @@ class Lead:
         finally:
             serving.path = serving.counted_by = serving.lead = None
             self.leave()
-
-    def _look(self) -> int:
-        """Find the links that have something to read, waiting if there is none; say how many."""
-        ready, links = self._ready, self._links
-        found = self._poll(0)
-        if not found and not ready:
-            found = self._wait()
-        for fd, _ in found:
-            link = links.get(fd)
-            if link is None:
-                self._bell.silence()
-            elif not link.has_turn:
-                link.has_turn = True
-                ready.append(link)
-        return len(ready)
 
     def _wait(self) -> list[tuple[int, int]]:
         """Return what has come, after looking for a moment and then sleeping."""

@@ -52,7 +52,7 @@ def _usage() -> tuple[float, int]:
 class ServedLink(Link):
     """A connection that a peer has opened for its requests."""
 
-    __slots__ = ("_apart", "_ends", "_pace", "_rests", "_slow", "has_turn", "lead")
+    __slots__ = ("_apart", "_ends", "_pace", "_rests", "has_turn", "lead", "slow")
 
     served: ClassVar[bool] = True
 
@@ -64,8 +64,9 @@ class ServedLink(Link):
         """Which of the leads reads it."""
         self.has_turn = False
         """Whether whoever leads is about to read here."""
-        # How many requests in a row were slow, and how many are still to get their own threads.
-        self._slow = 0
+        self.slow = 0
+        """How many of the last requests that ran here took long."""
+        # How many are still to get threads of their own for that.
         self._apart = 0
         rate = host.options.bytes_per_second_of_peer
         self._pace = None if rate is None else Pace(rate, time.monotonic())
@@ -95,11 +96,6 @@ class ServedLink(Link):
         """Let whoever leads read."""
         self.lead.arm(self)
         self.lead.push(self)
-
-    @property
-    def was_slow(self) -> bool:
-        """Whether the last request that ran here took long."""
-        return self._slow > 0
 
     def take_turn(self, me: int, keeps: bool) -> None:
         """Read requests and run them here, for a moment, as long as this thread, `me`, leads.
@@ -152,7 +148,7 @@ class ServedLink(Link):
                     # the rest.
                     self.uncork()
                     lead.push(self)
-                used = _usage() if self._slow else None
+                used = _usage() if self.slow else None
                 task()
                 now = time.monotonic()
                 if used or now - began > _SLOW:
@@ -205,13 +201,13 @@ class ServedLink(Link):
     def _note_time(self, seconds: float, before: tuple[float, int] | None) -> None:
         """Learn from how long a request took; `before`: what this thread had used before it."""
         if seconds <= _SLOW:
-            self._slow = 0
+            self.slow = 0
             return
         if before is not None:
             used, put_off = _usage()
             if put_off > before[1] and used - before[0] <= _SLOW:
                 # It was another process that took long.
                 return
-        self._slow += 1
-        if self._slow >= _SLOW_IN_A_ROW:
+        self.slow += 1
+        if self.slow >= _SLOW_IN_A_ROW:
             self._apart = _APART
