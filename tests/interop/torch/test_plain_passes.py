@@ -1,10 +1,12 @@
 """Passes whose groups of entries meet nowhere: only the ends of PyTorch's graph are looked for."""
 
+import numpy as np
 import pytest
 import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers
 
+import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.interop.torch.bridge import entry_of
 from telegrad.interop.torch.graph.cut import cut_apart
@@ -52,6 +54,18 @@ def test_groups_that_meet_are_not_apart(meet):
     found = cut_apart([Message(first, second)], True)
     assert len(found.pieces) == 1
     assert len(found.edges) == 2
+
+
+def test_the_only_value_of_a_message_enters_its_region_at_once():
+    (a,) = leaves(1)
+    message = Message(a.exp())
+    found = cut_apart([message], True)
+    (region,) = found.pieces
+    assert found.edges == {message: (region,)}
+    ((gradient,),) = region.pull(np.full(2, 3.0))
+    assert torch.equal(gradient, 3 * a.detach().exp())
+    ((gradient,),) = region.pull_recorded(tg.tensor([3.0, 3.0], requires_grad=True))
+    assert gradient.requires_grad
 
 
 def test_a_leaf_that_is_an_entry_itself_is_left_to_the_walk():

@@ -7,8 +7,6 @@ import torch.distributed
 
 from telegrad.rpc.transport import parse_address
 
-__all__ = ["store_at"]
-
 
 def store_at(address: str) -> Any:
     """Return a client of the store at an address."""

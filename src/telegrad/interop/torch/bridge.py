@@ -41,20 +41,6 @@ from telegrad.tensors.recording.hooked import BoundaryStruct
 from telegrad.tensors.recording.modes import MODE, ModeScope
 from telegrad.tensors.shared import share
 
-__all__ = [
-    "GONE_OVER",
-    "REGIONS_RUNNING",
-    "Crossing",
-    "Entry",
-    "ToTorch",
-    "accumulator_of",
-    "entry_of",
-    "from_torch",
-    "join",
-    "numbers",
-    "to_torch",
-]
-
 
 def _count_held(holder: list[Any]) -> int:
     value = holder[0]

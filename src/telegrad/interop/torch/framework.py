@@ -30,8 +30,6 @@ from telegrad.rpc.membership.environment import usable_cores
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 
-__all__ = ["Torch"]
-
 
 class Torch(frameworks.Framework):
     """See ``frameworks.Framework``."""

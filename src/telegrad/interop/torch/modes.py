@@ -16,8 +16,6 @@ from torch.utils import _python_dispatch
 
 from telegrad.interop.torch.profile import THREAD, resting
 
-__all__ = ["default_modes", "is_recording", "run_ordinarily"]
-
 R = TypeVar("R")
 
 _is_inferring = torch.is_inference_mode_enabled

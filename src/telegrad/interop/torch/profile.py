@@ -22,19 +22,6 @@ import torch
 from torch.autograd import profiler_legacy
 from torch.autograd.profiler_util import FunctionEvent
 
-__all__ = [
-    "THREAD",
-    "CallSpan",
-    "Recording",
-    "Served",
-    "current",
-    "install",
-    "is_any_on",
-    "name_node",
-    "record",
-    "resting",
-]
-
 Served = tuple[float, list[FunctionEvent]]
 """What a handler recorded: when that began, by its worker's clock, and events since then (µs)."""
 

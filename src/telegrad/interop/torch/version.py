@@ -5,8 +5,6 @@ from typing import Final
 
 from telegrad.errors import UsageError
 
-__all__ = ["OLDEST", "TESTED", "check"]
-
 OLDEST: Final = (2, 11)
 """The oldest that the tests have been run with."""
 TESTED: Final = (2, 13)

@@ -12,14 +12,6 @@ from telegrad.torch.rpc import constants
 from telegrad.torch.rpc.failures import as_torch_raises
 from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
 
-__all__ = [
-    "RpcAgent",
-    "TensorPipeAgent",
-    "get_rpc_timeout",
-    "reference_counts",
-    "set_rpc_timeout",
-]
-
 
 class RpcAgent:
     """One worker's agent; made anew whenever it is asked for."""

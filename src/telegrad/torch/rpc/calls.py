@@ -30,8 +30,6 @@ from telegrad.torch.rpc.profile import profiled_calls
 if TYPE_CHECKING:
     from telegrad.torch.rpc.rref import RRef
 
-__all__ = ["current", "get_worker_info", "options_of_worker", "remote", "rpc_async", "rpc_sync"]
-
 _UNSET: Final = constants.UNSET_RPC_TIMEOUT
 _thread_local_var = threading.local()
 options_of_worker: WeakKeyDictionary[Worker, TensorPipeRpcBackendOptions] = WeakKeyDictionary()

@@ -20,19 +20,6 @@ from telegrad.errors import (
 )
 from telegrad.rpc.wire.failures import RemoteFailure
 
-__all__ = [
-    "TRANSLATED",
-    "RpcFailed",
-    "RpcLost",
-    "RpcMisused",
-    "RpcTimeout",
-    "RpcUnknownWorker",
-    "RpcUnserializable",
-    "as_torch",
-    "as_torch_raises",
-    "raise_as_torch",
-]
-
 
 class RpcTimeout(CallTimeout, RuntimeError):
     """A call that ran for more than its timeout."""

@@ -18,8 +18,6 @@ import torch
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.torch.rpc.failures import as_torch, raise_as_torch
 
-__all__ = ["CallFuture", "failed", "install_wait_all", "outcome_of", "wait_all"]
-
 _Torch: Any = torch.futures.Future
 _torch_wait_all: Any = torch.futures.wait_all
 

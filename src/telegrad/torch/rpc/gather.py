@@ -27,8 +27,6 @@ from telegrad.torch.rpc import constants
 from telegrad.torch.rpc.calls import current
 from telegrad.torch.rpc.failures import as_torch_raises
 
-__all__ = ["all_gather"]
-
 _Number = tuple[str, int]
 
 

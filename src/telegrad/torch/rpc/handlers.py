@@ -21,19 +21,6 @@ from telegrad.torch.rpc.functions import is_async
 from telegrad.torch.rpc.future import outcome_of
 from telegrad.torch.rpc.internal import OTHER_PICKLERS
 
-__all__ = [
-    "Prepared",
-    "call_method",
-    "is_builtin",
-    "prepared",
-    "run_async",
-    "run_builtin",
-    "run_script",
-    "type_on_owner",
-    "wait_for_value",
-]
-
-
 Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
 
 

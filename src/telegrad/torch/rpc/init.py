@@ -23,8 +23,6 @@ from telegrad.torch.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOp
 from telegrad.torch.rpc.rendezvous import find_place
 from telegrad.torch.rpc.rref import RRef
 
-__all__ = ["_get_debug_info", "init_rpc", "is_available"]
-
 _MIXED: Final = (
     "RPC group mixes statically and dynamically initialized members which is not supported."
 )

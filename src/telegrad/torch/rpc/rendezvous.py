@@ -22,8 +22,6 @@ from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.membership.user_directory import meeting_named, users_key
 from telegrad.rpc.transport import Address
 
-__all__ = ["MeetingPlace", "find_place"]
-
 
 class MeetingPlace(NamedTuple):
     """Where to meet, as whom, and how many there are."""

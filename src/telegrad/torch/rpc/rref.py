@@ -21,8 +21,6 @@ from telegrad.torch.rpc.future import CallFuture, failed
 from telegrad.torch.rpc.internal import RPCExecMode
 from telegrad.torch.rpc.profile import profiled_calls
 
-__all__ = ["RRef", "RRefProxy"]
-
 _UNSET = constants.UNSET_RPC_TIMEOUT
 _OF_COPIES = frozenset({"__deepcopy__", "__getstate__", "__setstate__"})
 """What Python asks an object for that it copies or pickles: they are about the proxy itself."""

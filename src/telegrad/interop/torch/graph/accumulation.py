@@ -22,8 +22,6 @@ from torch.utils.hooks import RemovableHandle
 from telegrad.distributed.parameter_lock import alone_with
 from telegrad.interop.torch.bridge import accumulator_of
 
-__all__ = ["are_plain", "completed", "hang", "has_node_hooks"]
-
 
 def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
     """Return a leaf's whole gradient as the hooks of its accumulation leave it, if they do.

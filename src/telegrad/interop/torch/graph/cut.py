@@ -30,8 +30,6 @@ from telegrad.interop.torch.graph.region import Region
 from telegrad.interop.torch.graph.walk import CROSSING, ROOTS, Walk, grouped
 from telegrad.tensors.recording.op_node import OutputNode
 
-__all__ = ["cut", "cut_walk"]
-
 
 def cut(
     nodes: Collection[Any], keep_graph: bool, targets: Collection[Any] = (), is_plain: bool = False

@@ -26,21 +26,6 @@ from telegrad.tensors.forward.levels import Tangents
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.op_node import OutputNode
 
-__all__ = [
-    "ENGINE",
-    "AllLeaves",
-    "End",
-    "Former",
-    "Landing",
-    "Leaf",
-    "Slot",
-    "Tap",
-    "TorchEdge",
-    "WantedLeaf",
-    "over",
-    "slot_of",
-]
-
 ENGINE: Any = torch.autograd.Variable._execution_engine
 """PyTorch's own."""
 

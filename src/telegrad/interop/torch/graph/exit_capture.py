@@ -17,8 +17,6 @@ from telegrad.interop.torch.bridge import REGIONS_RUNNING
 from telegrad.interop.torch.graph.accumulation import hang
 from telegrad.interop.torch.graph.ends import TorchEdge
 
-__all__ = ["ExitCapture"]
-
 _CURRENT = "telegrad.region"
 
 

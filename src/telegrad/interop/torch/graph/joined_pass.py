@@ -13,8 +13,6 @@ from telegrad.interop.torch.graph.replicas import accumulate_replicated, module_
 from telegrad.interop.torch.graph.walk import Walk
 from telegrad.tensors.recording.modes import MODE, ModeScope
 
-__all__ = ["run_joined"]
-
 
 def run_joined(
     roots: dict[Any, Any],

@@ -15,8 +15,6 @@ from telegrad.interop.torch.graph.region import Region, along, parted
 from telegrad.interop.torch.graph.successors import parameter_of
 from telegrad.interop.torch.graph.walk import CROSSING, ENDS
 
-__all__ = ["LoneRegion"]
-
 _edge_of: Any = itemgetter(0)
 
 

@@ -32,8 +32,6 @@ from telegrad.interop.torch.graph.exit_capture import ExitCapture
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET, Recording
 
-__all__ = ["Region", "along", "parted"]
-
 
 class Region(msgspec.Struct, Hooked, eq=False):
     """Nodes of PyTorch's that are reached by the same groups of entries.

@@ -25,8 +25,6 @@ from telegrad.errors import GradientError
 from telegrad.interop.torch.bridge import accumulator_of
 from telegrad.interop.torch.graph.ends import ENGINE
 
-__all__ = ["Lending", "accumulate_replicated", "has_replicas", "lend", "module_of"]
-
 _PARAMETERS: dict[ref[DistributedDataParallel], frozenset[int]] = {}
 """The ids of the parameters of each replicated module there is."""
 

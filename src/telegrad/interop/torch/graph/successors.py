@@ -27,8 +27,6 @@ from telegrad.interop.torch.graph.accumulation import hang, has_node_hooks
 from telegrad.interop.torch.graph.replicas import module_of
 from telegrad.interop.torch.values.tensors import is_dense
 
-__all__ = ["note", "parameter_of", "stepped", "successor"]
-
 _swap: Any = torch._C._swap_tensor_impl
 _count_holders: Any = torch._C._storage_Use_Count
 _ALONE: dict[int, "weakref.ref[torch.Tensor]"] = {}

@@ -10,8 +10,6 @@ from typing import Any
 from telegrad.distributed.contexts.message_nodes import RecvNode, SendNode
 from telegrad.interop.torch.bridge import Entry
 
-__all__ = ["NodeView", "RecvFunction", "SendFunction", "view"]
-
 _PREFIX = "torch::distributed::autograd::"
 
 

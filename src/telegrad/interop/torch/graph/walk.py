@@ -20,8 +20,6 @@ from telegrad.interop.torch.graph.region import Region
 from telegrad.interop.torch.graph.successors import parameter_of
 from telegrad.interop.torch.modes import run_ordinarily
 
-__all__ = ["CROSSING", "ENDS", "ROOTS", "Walk", "grouped"]
-
 CROSSING: Any = ToTorch._backward_cls
 """The type of the nodes of PyTorch's behind which telegrad's graph is."""
 _ACCUMULATOR: Any = type(

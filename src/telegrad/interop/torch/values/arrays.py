@@ -12,8 +12,6 @@ import torch
 
 from telegrad.interop.torch.devices.staging import to_host
 
-__all__ = ["CPU", "is_transformed", "raw", "tensor_over"]
-
 CPU = torch.device("cpu")
 is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
 """Whether a tensor is one inside of a function transform (``torch.func``), without own numbers."""

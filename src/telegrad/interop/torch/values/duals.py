@@ -14,8 +14,6 @@ from telegrad.rpc.wire import kinds
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.forward.levels import Level
 
-__all__ = ["CarriedTorchDual", "beside", "carry", "register"]
-
 _SOME_LEVEL: Final = Level()
 """The level of all tangents of stand-ins: only the order of levels matters, and there is one."""
 

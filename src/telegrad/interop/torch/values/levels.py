@@ -22,8 +22,6 @@ from telegrad.errors import LevelError
 from telegrad.interop.torch.values.arrays import CPU
 from telegrad.tensors.forward.levels import Level
 
-__all__ = ["bind", "current", "is_open", "make_dual", "primal_of", "tangent_of"]
-
 _make_dual: Any = forward_ad.make_dual
 _unpack_dual: Any = forward_ad.unpack_dual
 _enter: Any = forward_ad.enter_dual_level

@@ -24,8 +24,6 @@ from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values.arrays import CPU, is_transformed
 from telegrad.rpc.wire import kinds
 
-__all__ = ["check", "from_parts", "is_dense", "parameter_from_parts", "register", "to_parts"]
-
 _NATIVE: Final = frozenset(
     getattr(torch, name)
     for name in (

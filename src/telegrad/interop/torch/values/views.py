@@ -19,8 +19,6 @@ from telegrad.interop.torch.values.arrays import CPU
 from telegrad.interop.torch.values.tensors import from_parts, is_dense, to_parts
 from telegrad.rpc.wire import kinds
 
-__all__ = ["CarriedView", "carry", "land", "register"]
-
 
 class CarriedView:
     """A tensor that shares its memory with others of its message."""

@@ -22,8 +22,6 @@ from telegrad.rpc.worker import Worker
 from telegrad.torch.rpc.handlers import Prepared
 from telegrad.torch.rpc.internal import RPCExecMode, _build_rpc_profiling_key
 
-__all__ = ["call", "create"]
-
 
 class ProfiledCall(Future[Any]):
     """The future of a profiled call's value; when it is there, so is what was recorded."""

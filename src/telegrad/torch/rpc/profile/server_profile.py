@@ -15,8 +15,6 @@ from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
 from telegrad.torch.rpc.profile.watch import Watch, begin_watch, end_watch
 
-__all__ = ["_server_process_global_profile"]
-
 _EventList: Any = EventList
 
 

@@ -18,8 +18,6 @@ from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Watch", "begin_watch", "end_watch", "show_pass"]
-
 _NOTHING: AbstractContextManager[Any] = nullcontext()
 _PREFIX: Final = "torch::distributed::autograd::"
 _SHOWN: Final = ("SendRpcBackward", "RecvRpcBackward")
