@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
-from telegrad.pictures.files import shortened, written
+from telegrad.pictures.text import shortened, written
 
 _COLORS = ("#1f6fb2", "#c8553d", "#3c8d53", "#8a5fb0", "#b58900", "#4d4d4d")
 _WIDTH, _HEIGHT = 720, 400

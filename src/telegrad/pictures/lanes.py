@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from telegrad.pictures.files import shortened, written
+from telegrad.pictures.text import shortened, written
 
 _FILLS = {"leaf": "#d7ecd9", "send": "#fde3c8", "recv": "#cfe3f7", "op": "#f4f4f4"}
 _JUMP = 'stroke="#b35900" stroke-dasharray="5 3" stroke-width="1.6"'
