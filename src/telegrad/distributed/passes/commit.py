@@ -97,10 +97,12 @@ class PassCommit:
         if self._is_home(context):
             if committed and met and context.known.keys() >= {*met}:
                 # The gradients are asked for after it. Who is lost by then drops the context.
-                if context.late is not None:
-                    context.late.flush()
-                context.late = LateNotice(self._worker, context.lock, met, OUTCOME, notice)
-                self._worker.outgoing.ride(context.late)
+                late = LateNotice(self._worker, met, OUTCOME, notice)
+                with context.lock:
+                    before, context.late = context.late, late
+                if before is not None:
+                    before.flush()
+                self._worker.outgoing.ride(late)
             else:
                 self._notify_each(met, notice)
             return
