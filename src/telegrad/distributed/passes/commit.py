@@ -90,9 +90,7 @@ class PassCommit:
         self, context: Context, pass_id: int, names: Iterable[str], committed: bool
     ) -> None:
         # Listed only now: a worker that makes itself known from here on is answered.
-        met = list(names)
-        if self._worker.name in met:
-            met.remove(self._worker.name)
+        met = [name for name in list(names) if name != self._worker.name]
         notice = [context.id, pass_id, committed, []]
         if self._is_home(context):
             if committed and met and context.known.keys() >= {*met}:
