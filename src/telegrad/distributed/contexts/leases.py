@@ -109,6 +109,10 @@ class Leases:
             if local_pass is not None:
                 local_pass.abort()
             raise
+        finally:
+            if context is not None:
+                # They refer to each other.
+                context.passes.pop(committed, None)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
         gone: list[int] = []
