@@ -4,7 +4,6 @@ One that is lost is not dialled, as a rule: what it had went with it.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -63,21 +62,18 @@ class LateNotice(msgspec.Struct, eq=False):
     """
 
     worker: Worker
-    lock: AbstractContextManager[Any]
     others: Sequence[str]
     service: str
     header: list[Any]
 
     def flush(self) -> None:
-        """Notify those who have not been."""
-        with self.lock:
-            for name in self.others:
-                forward(self.worker, name, self.service, self.header, rides=True)
-            self.others = ()
+        """Notify those who have not been; some perhaps twice, if it is interrupted."""
+        for name in self.others:
+            forward(self.worker, name, self.service, self.header, rides=True)
+        self.others = ()
 
-    def take(self) -> bool:
-        """Return whether they have not been notified: the caller does it then."""
-        with self.lock:
-            others, self.others = self.others, ()
+    def take(self) -> list[Any]:
+        """Return what the caller says to them now."""
+        self.others = ()
         self.worker.outgoing.rides.pop(self, None)
-        return bool(others)
+        return self.header

@@ -1,11 +1,14 @@
 """Notices about contexts and levels, and who waits for them; those of a commit, which wait."""
 
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
 from tests.distributed import handlers
 from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
+from tests.interpreter import needs_prompt_freeing
 from tests.rpc.neighbours import neighbours
 
 import telegrad as tg
@@ -72,6 +75,23 @@ def test_a_commit_and_the_release_that_follows_it_are_one_message_to_each_worker
     assert [value.grad.tolist() for value in KEPT] == [[1.0, 1.0]] * 2
 
 
+@needs_prompt_freeing
+@on_workers("main", "b")
+def test_a_pass_that_commits_as_its_context_is_released_leaves_nothing_to_the_collector(simulation):
+    gc.collect()
+    gc.disable()
+    try:
+        with autograd.context() as context_id:
+            run_a_pass(context_id, "b")
+            (found,) = autograd_of(simulation.worker("b")).contexts.get(context_id).passes.values()
+            gradient = weakref.ref(*found.staged.values())
+            del found
+        simulation.sleep(1)
+        assert gradient() is None
+    finally:
+        gc.enable()
+
+
 @on_workers("main", "b", faults=IN_ORDER)
 def test_a_commit_is_told_before_anything_else_is_asked(simulation):
     with autograd.context() as context_id:
@@ -105,10 +125,9 @@ def test_a_late_notice_is_said_once_by_one_of_two():
         heard = []
         b.register_service("late", lambda request: heard.append(request.header), inline=True)
         assert a.rpc_sync("b", abs, (-1,)) == 1
-        first, second = (LateNotice(a, threading.RLock(), ["b"], "late", [n]) for n in (1, 2))
+        first, second = (LateNotice(a, ["b"], "late", [n]) for n in (1, 2))
         first.flush()
-        assert not first.take()
-        assert second.take()
+        assert second.take() == [2]
         second.flush()
         first.flush()
         assert a.rpc_sync("b", abs, (-1,)) == 1

@@ -42,7 +42,7 @@ class _Release(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     notified: list[str]
     """The workers that hear of its end from the home."""
     committed: int = 0
-    """A pass of it that has committed just before; 0: none, or they have been told."""
+    """The last pass of it that has committed, which they may not have heard; 0: none."""
 
 
 _as_release = converter(_Release)
@@ -77,8 +77,9 @@ class Leases:
         if context is None:
             return
         worker = self._worker
-        if context.late is not None and context.late.take():
-            committed = context.late.header[1]
+        if context.late is not None:
+            # Another thread may be telling of it, and be late: those who have heard know better.
+            _, committed, *_ = context.late.take()
         others = self._others(context, heard_from, *notified)
         if context.home_id == worker.id:
             notified = [worker.name, *[name for name in others if reachable(worker, name)]]
@@ -108,6 +109,10 @@ class Leases:
             if local_pass is not None:
                 local_pass.abort()
             raise
+        finally:
+            if context is not None:
+                # They refer to each other.
+                context.passes.pop(committed, None)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
         gone: list[int] = []

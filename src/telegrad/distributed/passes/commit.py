@@ -90,17 +90,17 @@ class PassCommit:
         self, context: Context, pass_id: int, names: Iterable[str], committed: bool
     ) -> None:
         # Listed only now: a worker that makes itself known from here on is answered.
-        met = list(names)
-        if self._worker.name in met:
-            met.remove(self._worker.name)
+        met = [name for name in list(names) if name != self._worker.name]
         notice = [context.id, pass_id, committed, []]
         if self._is_home(context):
             if committed and met and context.known.keys() >= {*met}:
                 # The gradients are asked for after it. Who is lost by then drops the context.
-                if context.late is not None:
-                    context.late.flush()
-                context.late = LateNotice(self._worker, context.lock, met, OUTCOME, notice)
-                self._worker.outgoing.ride(context.late)
+                late = LateNotice(self._worker, met, OUTCOME, notice)
+                with context.lock:
+                    before, context.late = context.late, late
+                if before is not None:
+                    before.flush()
+                self._worker.outgoing.ride(late)
             else:
                 self._notify_each(met, notice)
             return

@@ -47,13 +47,16 @@ class GradientCodec:
         self, local_pass: LocalPass, to: str, group: Sequence[Departure]
     ) -> tuple[list[list[Any]], list[Any]]:
         """Return the entries for these departures, and their arrays."""
-        arrays = [part for _, parts in group for part in parts]
+        entries: list[list[Any]] = []
+        arrays: list[Any] = []
+        for recv, parts in group:
+            entries.append([recv.message_id, len(parts)])
+            arrays += parts
         if {*map(type, arrays)} == _ARRAYS and not local_pass.plan.recorded:
-            return [[recv.message_id, len(parts)] for recv, parts in group], arrays
+            return entries, arrays
         # Those of another framework that stayed its own, such as tensors of a device: all at once.
         foreign = [x for x in map(_outside, arrays) if x is not None]
-        entries: list[list[Any]] = []
-        arrays = []
+        entries, arrays = [], []
         packed = iter(frameworks.pack(foreign, self._worker, to) if foreign else ())
         for recv, parts in group:
             places: list[int] = []
@@ -94,8 +97,7 @@ class GradientCodec:
         """Return the gradients of each message."""
         feeds: list[Feed] = []
         rest = iter(arrays)
-        longer = [entry[5] for entry in entries if len(entry) > 5 and entry[5]]
-        outside = [facts for elsewhere in longer for facts in elsewhere.values()]
+        outside = [x for entry in entries if entry[5:] and entry[5] for x in entry[5].values()]
         landed = iter(frameworks.unpack(outside, self._worker, frm) if outside else ())
         recorded = local_pass.plan.recorded
         for entry in entries:
