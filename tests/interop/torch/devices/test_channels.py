@@ -262,8 +262,8 @@ def test_gradients_go_together_and_one_that_is_one_number_goes_as_one(simulation
 @on_workers("main", "b", faults=IN_ORDER)
 def test_segments_are_refused_from_one_that_was_never_asked(simulation):
     worker = simulation.worker("b")
-    facts = ["cpu", None, msgspec.to_builtins(Span(1, 1, 0, "float32", [3])), None]
+    facts = ["cpu", [msgspec.to_builtins(Span(1, 1, 0, "float32", [3]))], [], None, None, None]
     with pytest.raises(ProtocolViolation, match="'main' names device segments, which it never"):
         placement.unpack([facts], worker, "main")
     with pytest.raises(ProtocolViolation, match="'main' sent a tensor of a device in no way"):
-        placement.unpack([["cpu", None, None, None]], worker, "main")
+        placement.unpack([["cpu", [], [], None, None, None]], worker, "main")

@@ -7,7 +7,7 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 
 from telegrad.distributed import rpc
 from telegrad.errors import DeviceError, ProtocolViolation
-from telegrad.interop.torch.devices import staging
+from telegrad.interop.torch.devices import peers, placement, staging
 from telegrad.interop.torch.devices.staging import (
     PIECE,
     ReceiveBuffers,
@@ -132,3 +132,37 @@ def test_where_there_is_no_pinned_memory_they_are_received_all_the_same(monkeypa
     assert (
         len(ReceiveBuffers(lambda nbytes: memoryview(bytearray(nbytes)))(PIECE + 80)) == PIECE + 80
     )
+
+
+class Abroad:
+    """What a worker knows of another one on another host, whose device is the host's memory."""
+
+    def way(self, tensor):
+        return "cpu:0", False
+
+    def twin(self, device):
+        return None
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_large_sparse_tensor_and_a_gradient_go_in_pieces_by_indices_and_values(
+    simulation, monkeypatch
+):
+    main, other = simulation.worker("main"), simulation.worker("b")
+    peers.staging_of(other)
+    peers._known_peers[main] = {main.find("b").info: Abroad()}
+    places = torch.arange(1 << 15).reshape(1, -1)
+    value = torch.sparse_coo_tensor(places, torch.rand(1 << 15, 9), (1 << 16, 9))
+    (packed,) = placement.pack([value], main, "b")
+    (found,) = placement.unpack([msgspec.to_builtins(packed)], other, "main")
+    load = placement.Load(main, "b", False)
+    placed = placement.Placed(value.coalesce(), "cpu:0", load, load.add(value))
+    values = [placement.from_parts([], msgspec.to_builtins(placement.to_parts(placed)[1]))]
+    monkeypatch.setattr(placement, "_Order", lambda *args: None)
+    placement.arrive(values, other, "main")
+    for each in (found, *values):
+        assert torch.equal(each._indices(), places)
+        assert torch.equal(each._values(), value._values())
+    assert (found.is_coalesced(), values[0].is_coalesced()) == (False, True)
+    # A small one goes in the frame.
+    assert load.stage(value.to_dense()[:8].to_sparse(), "cpu:0") == []
