@@ -42,7 +42,12 @@ class HostRuntime:
     def stream(self, device):
         return 7
 
+    def _check(self, what):
+        if self.machine.is_reset:
+            raise CudaFailure(f"{what} failed: context is destroyed (709)")
+
     def allocate(self, nbytes):
+        self._check("cudaMalloc")
         if sum(map(len, self.machine.buffers.values())) + nbytes > self.machine.room:
             raise CudaFailure("cudaMalloc failed: out of memory (2)")
         buffer = ctypes.create_string_buffer(nbytes)
@@ -53,6 +58,7 @@ class HostRuntime:
     def free(self, memory):
         assert memory not in self.machine.opened, "freed while another process maps it"
         del self.machine.buffers[memory]
+        self._check("cudaFree")
 
     def make_event(self):
         number = secrets.randbits(60)
@@ -92,17 +98,19 @@ class HostRuntime:
         pass
 
     def copy(self, to, frm, nbytes, stream):
-        if self.machine.is_reset:
-            raise CudaFailure("cudaMemcpyAsync failed: context is destroyed (709)")
+        self._check("cudaMemcpyAsync")
         self.log.append("copy")
         ctypes.memmove(to, frm, nbytes)
 
     def record(self, event, stream):
+        self._check("cudaEventRecord")
         self.log.append("record")
         self.machine.events[event] += 1
 
     def wait(self, stream, event):
+        self._check("cudaStreamWaitEvent")
         self.log.append("wait")
 
     def synchronize(self, event):
+        self._check("cudaEventSynchronize")
         self.log.append("synchronize")

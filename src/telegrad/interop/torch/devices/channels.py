@@ -17,7 +17,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -226,8 +225,7 @@ class Channels:
                 pass  # It is lost, or this worker leaves: nobody will copy out of them.
             finally:
                 for segment in mine:
-                    with suppress(CudaFailure):
-                        segment.free()
+                    segment.free()
                     self._give_place_back(to, segment.place)
 
     # Receiving.
@@ -332,11 +330,9 @@ class Channels:
         if os.getpid() != self._process:
             return
         for each in imports:
-            with suppress(CudaFailure):
-                each.close()
+            each.close()
         for segment in exports:
-            with suppress(CudaFailure):
-                segment.free(is_shared=True)
+            segment.free(is_shared=True)
         if receiver is not None:
             receiver.board.close()
 

@@ -8,11 +8,12 @@ the same memory (``cupy_arrays.py``).
 Gradients need no map: they return to the device of the tensor that they belong to.
 """
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import torch
@@ -29,7 +30,7 @@ from telegrad.interop.torch.devices.cupy_arrays import (
 )
 from telegrad.interop.torch.devices.peers import CHANNELS, Peer, peer_of, staging_of
 from telegrad.interop.torch.devices.runtime import runtime
-from telegrad.interop.torch.devices.segments import Span, checker
+from telegrad.interop.torch.devices.segments import Shape, Span, checker
 from telegrad.interop.torch.devices.staging import STAGED_FROM, Transfer
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values import tensors
@@ -135,7 +136,7 @@ class _Sent(msgspec.Struct, array_like=True, frozen=True):
     device: str
     spans: list[Span]
     transfers: list[Transfer]
-    sparse: tuple[list[int], bool] | None
+    sparse: tuple[Shape, bool] | None
     """The shape of a sparse COO tensor, and whether it is coalesced; None for a dense one."""
     own: Own | None
 
@@ -150,7 +151,7 @@ class Arriving(_Sent, array_like=True, frozen=True):
 class _Gradient(_Sent, array_like=True, frozen=True):
     """A gradient on its way to a device; one number that stands for many has a `shape`."""
 
-    shape: list[Annotated[int, msgspec.Meta(ge=0)]] | None
+    shape: Shape | None
 
 
 _as_arriving = checker(Arriving)
@@ -333,9 +334,10 @@ def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
 def _spread(tensor: torch.Tensor, shape: list[int] | None, frm: str) -> torch.Tensor:
     if shape is None:
         return tensor
-    if tensor.ndim:
+    if tensor.ndim or math.prod(shape) >= 2**63:
         raise ProtocolViolation(
-            f"worker {frm!r} sent a gradient of shape {tuple(tensor.shape)} as one number"
+            f"worker {frm!r} sent a gradient of shape {tuple(tensor.shape)} as one number for "
+            f"{shape!r:.200}"
         )
     return tensor.expand(shape)
 

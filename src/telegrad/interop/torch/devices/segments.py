@@ -20,7 +20,9 @@ is touched: number, use, place and size.
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import torch
@@ -30,12 +32,24 @@ from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, CudaFailure, Runtime
 from telegrad.rpc.wire.conversion import converter
 
-__all__ = ["Export", "Import", "Introduction", "Span", "allocated", "checker", "dense", "nbytes_of"]
+__all__ = [
+    "Export",
+    "Import",
+    "Introduction",
+    "Shape",
+    "Span",
+    "allocated",
+    "checker",
+    "dense",
+    "nbytes_of",
+]
 
 # Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
 _ALIGN: Final = 256
 _MOST_DIMENSIONS: Final = 64
 F = TypeVar("F")
+Shape = list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
+"""The lengths of a tensor's axes, as a peer may name them."""
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):
@@ -45,7 +59,7 @@ class Span(msgspec.Struct, array_like=True, frozen=True):
     use: int
     offset: int
     dtype: str
-    shape: list[int]
+    shape: Shape
 
 
 class Introduction(msgspec.Struct, array_like=True, frozen=True):
@@ -175,13 +189,13 @@ class Export:
         """Give the memory back. `is_shared`: the receiver may still copy out of it."""
         memory, self._memory = self._memory, 0
         events, self._events = self._events, []
-        with self._cuda.on(self.device):
-            if is_shared and self._use and not self.is_held():
-                self._cuda.synchronize(events[1])
-            for event in events:
-                self._cuda.destroy_event(event)
-            if memory:
-                self._cuda.free(memory)
+        cuda = self._cuda
+        steps = [partial(cuda.destroy_event, event) for event in events]
+        if is_shared and self._use and not self.is_held():
+            steps.insert(0, partial(cuda.synchronize, events[1]))
+        if memory:
+            steps.append(partial(cuda.free, memory))
+        _give_back(cuda, self.device, steps)
         self._board.clear(self.place)
 
 
@@ -284,12 +298,21 @@ class Import:
             if self._is_closed:
                 return
             self._is_closed = True
-            with self._cuda.on(self._device):
-                if self._use:
-                    self._cuda.synchronize(self._events[1])
-                for event in self._events:
-                    self._cuda.close_event(event)
-                self._cuda.close_memory(self._memory)
+            cuda = self._cuda
+            steps = [partial(cuda.synchronize, self._events[1])] if self._use else []
+            steps += [partial(cuda.close_event, event) for event in self._events]
+            _give_back(cuda, self._device, [*steps, partial(cuda.close_memory, self._memory)])
+
+
+def _give_back(cuda: Runtime, device: int, steps: Sequence[Callable[[], None]]) -> None:
+    """Take all the steps, also those after one that fails.
+
+    A device that was reset refuses them: what was there is gone with it.
+    """
+    with cuda.on(device):
+        for step in steps:
+            with suppress(CudaFailure):
+                step()
 
 
 def _plan(span: Span, size: int, whose: str) -> tuple[int, torch.dtype, list[int], int]:
@@ -309,6 +332,12 @@ def _plan(span: Span, size: int, whose: str) -> tuple[int, torch.dtype, list[int
 
 def allocated(shape: list[int], dtype: torch.dtype, device: str, of: str) -> torch.Tensor:
     """Return memory for a tensor from worker `of`; DeviceError if there is none."""
+    if not device.startswith(("cpu", "cuda")):
+        # PyTorch has others, of which some hold no numbers.
+        raise ProtocolViolation(
+            f"expected worker {of!r} to name a device of CUDA for a torch tensor, got "
+            f"{device[:40]!r}"
+        )
     try:
         return torch.empty(shape, dtype=dtype, device=device)
     except (RuntimeError, AssertionError) as error:
