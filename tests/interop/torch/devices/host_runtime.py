@@ -33,6 +33,9 @@ class HostRuntime:
         self.refuses = None
         self._numbers = itertools.count(1)
 
+    def note(self, what, stream=None):
+        self.log.append(what)
+
     def uuids(self):
         return [self.uuid]
 
@@ -99,18 +102,22 @@ class HostRuntime:
 
     def copy(self, to, frm, nbytes, stream):
         self._check("cudaMemcpyAsync")
-        self.log.append("copy")
+        self.note("copy", stream)
         ctypes.memmove(to, frm, nbytes)
 
     def record(self, event, stream):
         self._check("cudaEventRecord")
-        self.log.append("record")
+        self.note("record", stream)
         self.machine.events[event] += 1
 
     def wait(self, stream, event):
         self._check("cudaStreamWaitEvent")
-        self.log.append("wait")
+        self.note("wait", stream)
 
     def synchronize(self, event):
         self._check("cudaEventSynchronize")
-        self.log.append("synchronize")
+        self.note("synchronize")
+
+    def drain(self, stream):
+        self._check("cudaStreamSynchronize")
+        self.note("drain", stream)

@@ -280,7 +280,11 @@ def test_a_sparse_tensor_whose_indices_lead_out_of_it_is_refused(simulation):
     peers.CHANNELS.update({main: sender, other: receiver})
     peers._known_peers[main] = {main.find("b").info: Twins()}
     honest = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
-    for size, said in (([2, 1], "whose indices do not fit"), ([2], "do not fit"), ([1 << 63], "malformed")):
+    for size, said in (
+        ([2, 1], "whose indices do not fit"),
+        ([2], "do not fit"),
+        ([1 << 63], "malformed"),
+    ):
         (forged,) = placement.pack([honest], main, "b")
         forged = msgspec.structs.replace(forged, sparse=(size, True))
         with pytest.raises(ProtocolViolation, match=said):

@@ -100,9 +100,7 @@ def test_a_piece_that_comes_twice_does_not_stand_for_another(simulation):
         content = [torch.ones(PIECE, dtype=torch.uint8).numpy()]
         header = [msgspec.to_builtins(transfer), start]
         outgoing = rpc.current_worker().outgoing
-        outgoing.service(
-            "b", "torch.staging.piece", header, content, deadline, waits=True
-        ).wait()
+        outgoing.service("b", "torch.staging.piece", header, content, deadline, waits=True).wait()
 
     send(0)
     with pytest.raises(ProtocolViolation, match="of its staged tensor 5 again, or of another size"):

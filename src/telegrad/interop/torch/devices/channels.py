@@ -238,22 +238,21 @@ class Channels:
             DeviceError: A device has no room for them.
         """
         own = self._imports.get(frm, {})
-        made: list[torch.Tensor] = []
-        first = 0
-        while first < len(spans):
-            number = spans[first].segment
-            last = first
-            while last < len(spans) and spans[last].segment == number:
-                last += 1
+        by_segment: dict[int, list[int]] = {}
+        for place, span in enumerate(spans):
+            by_segment.setdefault(span.segment, []).append(place)
+        made: dict[int, torch.Tensor] = {}
+        for number, places in by_segment.items():
             segment = own.get(number)
             if segment is None:
                 raise ProtocolViolation(
                     f"worker {frm!r} names the device segment {number}, which it never sent or has "
                     "taken back"
                 )
-            made += segment.empty(spans[first:last], devices[first:last])
-            first = last
-        return made
+            # All at once: then it is let go of.
+            mine = segment.empty([spans[i] for i in places], [devices[i] for i in places])
+            made.update(zip(places, mine))
+        return [made[place] for place in range(len(spans))]
 
     def _on_introduce(self, request: ServiceRequest) -> None:
         introduction = _as_introduction(request.header)

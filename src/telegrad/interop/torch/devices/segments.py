@@ -270,27 +270,25 @@ class Import:
         with cuda.on(self._device):
             stream = cuda.stream(self._device)
             cuda.wait(stream, filled)
-            is_elsewhere = False
             for (offset, dtype, shape, nbytes), device in zip(planned, devices):
                 tensor = allocated(shape, dtype, device, self._of)
                 made.append(tensor)
-                if nbytes and (tensor.device.index or 0) == self._device:
+                index = tensor.device.index or 0
+                if nbytes and index == self._device:
                     cuda.copy(tensor.data_ptr(), self._memory + offset, nbytes, stream)
                 elif nbytes:
-                    is_elsewhere = True
-                    self._copy_elsewhere(tensor, offset, nbytes)
-            if not is_elsewhere:
-                cuda.record(emptied, stream)
+                    self._copy_elsewhere(index, tensor.data_ptr(), offset, nbytes)
+            cuda.record(emptied, stream)
         return made
 
-    def _copy_elsewhere(self, tensor: torch.Tensor, offset: int, nbytes: int) -> None:
+    def _copy_elsewhere(self, device: int, to: int, offset: int, nbytes: int) -> None:
         """Copy to another device, and wait: its streams can't record the segment's event."""
-        index = tensor.device.index or 0
-        with self._cuda.on(index):
-            stream = self._cuda.stream(index)
-            self._cuda.wait(stream, self._events[0])
-            self._cuda.copy(tensor.data_ptr(), self._memory + offset, nbytes, stream)
-            torch.cuda.current_stream(index).synchronize()
+        cuda = self._cuda
+        with cuda.on(device):
+            stream = cuda.stream(device)
+            cuda.wait(stream, self._events[0])
+            cuda.copy(to, self._memory + offset, nbytes, stream)
+            cuda.drain(stream)
 
     def close(self) -> None:
         """Undo the mapping; the sender may free the memory then."""
