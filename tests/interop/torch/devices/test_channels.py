@@ -262,6 +262,14 @@ def test_gradients_go_together_and_one_that_is_one_number_goes_as_one(simulation
     assert torch.equal(found[0], spread)
     assert not any(found[0].stride())
     assert torch.equal(found[1], whole)
+    # One that goes to two tensors is copied in once, and out into memory of their own.
+    before = sender.cuda.log.count("copy")
+    packed = placement.pack([whole, whole], main, "b")
+    assert sender.cuda.log.count("copy") == before + 1
+    first, second = placement.unpack(msgspec.to_builtins(packed), other, "main")
+    assert torch.equal(first, whole)
+    assert torch.equal(second, whole)
+    assert first.data_ptr() != second.data_ptr()
     (forged,) = placement.pack([whole], main, "b")
     forged = msgspec.structs.replace(forged, shape=[3, 3])
     with pytest.raises(ProtocolViolation, match=r"'main' sent a gradient of shape \(3,\) as one"):

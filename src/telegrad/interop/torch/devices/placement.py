@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import torch
@@ -55,6 +55,9 @@ __all__ = [
 ]
 
 
+_STRIDED: Final = torch.strided
+
+
 class Load:
     """The tensors of one device in one message: copied together, when the first is asked for.
 
@@ -74,9 +77,13 @@ class Load:
 
     def add(self, tensor: torch.Tensor) -> slice:
         """Enter a tensor; return the places of its buffers."""
-        first = len(self._buffers)
-        self._buffers += _buffers_of(tensor)
-        return slice(first, len(self._buffers))
+        buffers = self._buffers
+        first = len(buffers)
+        if tensor.layout is _STRIDED:
+            buffers.append(tensor)
+        else:
+            buffers += _buffers_of(tensor)
+        return slice(first, len(buffers))
 
     def spans(self, places: slice) -> list[Span]:
         """Return where the buffers of those places lie; none if they must go another way."""
@@ -100,7 +107,7 @@ class Load:
 
 def _buffers_of(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
     """Return the dense tensors that hold its numbers: of a sparse COO one, indices and values."""
-    if tensor.layout is torch.strided:
+    if tensor.layout is _STRIDED:
         return (tensor,)
     if tensor.layout is torch.sparse_coo:
         return tensor._indices(), tensor._values()
@@ -268,13 +275,16 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
 
     Gradients are torch tensors, or arrays of CuPy's.
     """
-    packed: list[Any] = []
     peer = peer_of(worker, to)
     loads: dict[torch.device, Load] = {}
-    placed: list[tuple[torch.Tensor, Load, slice]] = []
-    owns = [Own(each.dtype.name) if is_cupy(each) else None for each in gradients]
-    values = [each if own is None else as_torch(each) for each, own in zip(gradients, owns)]
-    for value, own in zip(values, owns):
+    placed: list[tuple[torch.Tensor, torch.Tensor, Load, slice, Own | None]] = []
+    for each in gradients:
+        if placed and each is placed[-1][0]:
+            # As of a sum's terms: it is sent once, and arrives as two.
+            placed.append(placed[-1])
+            continue
+        own = Own(each.dtype.name) if is_cupy(each) else None
+        value = each if own is None else as_torch(each)
         load = loads.get(value.device)
         if load is None:
             is_shared = peer.twin(value.device) is not None
@@ -282,21 +292,22 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
         load.has_own |= own is not None
         # The gradient of a sum is one number, spread without memory: so it is sent.
         sent = value.as_strided((), ()) if _is_spread(value) else value
-        placed.append((sent, load, load.add(sent)))
-    for value, own, (sent, load, places) in zip(values, owns, placed):
+        placed.append((value, sent, load, load.add(sent), own))
+    return [_packed(peer, *each) for each in placed]
+
+
+def _packed(
+    peer: Peer, value: torch.Tensor, sent: torch.Tensor, load: Load, places: slice, own: Own | None
+) -> Any:
+    spans = load.spans(places)
+    if spans:
         shape = None if sent is value else list(value.shape)
-        spans = load.spans(places)
-        if spans:
-            there = peer.twin(value.device)
-            packed.append(_Gradient(str(there), spans, [], _sparse(value), own, shape))
-            continue
-        there = _way_back(peer, value)
-        transfers = [] if there is None else load.stage(value, there)
-        if there is None or not transfers:
-            packed.append(raw(value))
-        else:
-            packed.append(_Gradient(there, [], transfers, _sparse(value), own, None))
-    return packed
+        return _Gradient(str(peer.twin(value.device)), spans, [], _sparse(value), own, shape)
+    there = _way_back(peer, value)
+    transfers = [] if there is None else load.stage(value, there)
+    if there is None or not transfers:
+        return raw(value)
+    return _Gradient(there, [], transfers, _sparse(value), own, None)
 
 
 def _sparse(tensor: torch.Tensor) -> tuple[list[int], bool] | None:
@@ -308,7 +319,7 @@ def _sparse(tensor: torch.Tensor) -> tuple[list[int], bool] | None:
 
 def _is_spread(tensor: torch.Tensor) -> bool:
     """Tell whether all of several numbers lie in one place."""
-    return tensor.layout is torch.strided and not any(tensor.stride()) and tensor.numel() > 1
+    return tensor.layout is _STRIDED and not any(tensor.stride()) and tensor.numel() > 1
 
 
 def _way_back(peer: Peer, gradient: torch.Tensor) -> str | None:

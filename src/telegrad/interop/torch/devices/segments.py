@@ -21,7 +21,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -48,6 +48,8 @@ __all__ = [
 _ALIGN: Final = 256
 _MOST_DIMENSIONS: Final = 64
 F = TypeVar("F")
+_DTYPES: Final = {name: each for name, each in vars(torch).items() if type(each) is torch.dtype}
+_NAMES: Final = {each: str(each).removeprefix("torch.") for each in _DTYPES.values()}
 Shape = list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
 """The lengths of a tensor's axes, as a peer may name them."""
 
@@ -109,11 +111,10 @@ def checker(kind: type[F]) -> Callable[[Any], F]:
 
 def nbytes_of(tensors: Sequence[torch.Tensor]) -> int:
     """Return how large a segment for the tensors must be."""
-    return sum(_aligned(tensor.numel() * tensor.element_size()) for tensor in tensors)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // _ALIGN) * _ALIGN
+    offset = 0
+    for tensor in tensors:
+        offset += -(-tensor.nbytes // _ALIGN) * _ALIGN
+    return offset
 
 
 class Export:
@@ -172,14 +173,14 @@ class Export:
             if self._use:
                 cuda.wait(stream, emptied)
             for tensor in tensors:
-                nbytes = tensor.numel() * tensor.element_size()
+                nbytes = tensor.nbytes
                 if nbytes:
                     # Kept until the copy is enqueued: what is freed before may be given to others.
                     plain = dense(tensor)
                     cuda.copy(self._memory + offset, plain.data_ptr(), nbytes, stream)
-                dtype = str(tensor.dtype).removeprefix("torch.")
-                spans.append(Span(self.number, use, offset, dtype, list(tensor.shape)))
-                offset += _aligned(nbytes)
+                name = _NAMES[tensor.dtype]
+                spans.append(Span(self.number, use, offset, name, list(tensor.shape)))
+                offset += -(-nbytes // _ALIGN) * _ALIGN
             cuda.record(filled, stream)
         self._use = use
         self._board.set(self.place)
@@ -242,25 +243,43 @@ class Import:
 
     def empty(self, spans: Sequence[Span], devices: Sequence[str]) -> list[torch.Tensor]:
         """Return tensors of those devices with what the spans of one use name; let it go."""
-        whose = f"the segment {self.number} of worker {self._of!r} on cuda:{self._device}"
         with self._lock:
             use = spans[0].use
-            if self._is_closed or use <= self._use or any(span.use != use for span in spans):
-                raise ProtocolViolation(
-                    f"expected a use of {whose} after {self._use}, got {use}: the message is stale "
-                    "or forged"
-                )
-            planned = [_plan(span, self._size, whose) for span in spans]
+            planned = []
+            for span in spans:
+                if self._is_closed or use <= self._use or span.use != use:
+                    raise ProtocolViolation(
+                        f"expected a use of {self._name()} after {self._use}, got {use}: the "
+                        "message is stale or forged"
+                    )
+                planned.append(self._plan(span))
             self._use = use
             try:
                 return self._copied(planned, devices)
             except CudaFailure as error:
                 raise DeviceError(
-                    f"expected to copy out of {whose}, got an error of the device, which may have "
-                    f"been reset: {error}"
+                    f"expected to copy out of {self._name()}, got an error of the device, which "
+                    f"may have been reset: {error}"
                 ) from error
             finally:
                 self._board.clear(self._place)
+
+    def _name(self) -> str:
+        return f"the segment {self.number} of worker {self._of!r} on cuda:{self._device}"
+
+    def _plan(self, span: Span) -> tuple[int, torch.dtype, list[int], int]:
+        """Return offset, dtype, shape and bytes of a span that lies in the segment."""
+        dtype = _DTYPES.get(span.dtype)
+        offset, shape, size = span.offset, span.shape, self._size
+        if dtype is not None and len(shape) <= _MOST_DIMENSIONS:
+            nbytes = math.prod(shape) * dtype.itemsize
+            is_inside = offset >= 0 and offset % _ALIGN == 0 and offset + nbytes <= size
+            if is_inside and min(shape, default=0) >= 0:
+                return offset, dtype, shape, nbytes
+        raise ProtocolViolation(
+            f"expected a tensor within the {size} bytes of {self._name()}, got one of "
+            f"{span.dtype[:40]!r} and shape {shape!r:.200} at byte {offset}"
+        )
 
     def _copied(
         self, planned: Sequence[tuple[int, torch.dtype, list[int], int]], devices: Sequence[str]
@@ -313,31 +332,26 @@ def _give_back(cuda: Runtime, device: int, steps: Sequence[Callable[[], None]]) 
                 step()
 
 
-def _plan(span: Span, size: int, whose: str) -> tuple[int, torch.dtype, list[int], int]:
-    """Return offset, dtype, shape and bytes of a span that lies in a segment of that size."""
-    dtype: Any = getattr(torch, span.dtype, None)
-    shape = span.shape
-    if isinstance(dtype, torch.dtype) and len(shape) <= _MOST_DIMENSIONS:
-        nbytes = math.prod(shape) * dtype.itemsize
-        is_aligned = span.offset >= 0 and span.offset % _ALIGN == 0
-        if is_aligned and min(shape, default=0) >= 0 and span.offset + nbytes <= size:
-            return span.offset, dtype, shape, nbytes
-    raise ProtocolViolation(
-        f"expected a tensor within the {size} bytes of {whose}, got one of {span.dtype[:40]!r} and "
-        f"shape {shape!r:.200} at byte {span.offset}"
-    )
+@lru_cache(64)
+def _named(device: str) -> torch.device | None:
+    """Return a device by its name; None for those others of PyTorch's that hold no numbers."""
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        return None
+    return found if found.type in ("cpu", "cuda") else None
 
 
 def allocated(shape: list[int], dtype: torch.dtype, device: str, of: str) -> torch.Tensor:
     """Return memory for a tensor from worker `of`; DeviceError if there is none."""
-    if not device.startswith(("cpu", "cuda")):
-        # PyTorch has others, of which some hold no numbers.
+    place = _named(device)
+    if place is None:
         raise ProtocolViolation(
             f"expected worker {of!r} to name a device of CUDA for a torch tensor, got "
             f"{device[:40]!r}"
         )
     try:
-        return torch.empty(shape, dtype=dtype, device=device)
+        return torch.empty(shape, dtype=dtype, device=place)
     except (RuntimeError, AssertionError) as error:
         raise DeviceError(
             f"expected room on {device!r} for a torch tensor of shape {tuple(shape)} and {dtype} "
