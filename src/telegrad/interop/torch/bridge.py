@@ -124,7 +124,10 @@ class Entry(BoundaryStruct, eq=False):
     def _laid_out(self, made: torch.Tensor) -> torch.Tensor:
         """Return a cotangent in the layout of the tensor: one that came may be sparse."""
         if self.sparse_dim is None:
-            return made if made.layout is torch.strided else made.coalesce().to_dense()
+            if made.layout is torch.strided:
+                return made
+            # First: what a device does at once it may add in any order.
+            return (made.coalesce() if made.is_sparse else made).to_dense()
         return made if made.is_sparse else made.to_sparse(self.sparse_dim)
 
     def _over(self, array: Any) -> torch.Tensor:

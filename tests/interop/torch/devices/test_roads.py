@@ -3,6 +3,8 @@
 The device is the host's memory, see ``pretended.py``.
 """
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from tests.distributed.simulated import IN_ORDER, on_workers
@@ -10,7 +12,9 @@ from tests.interop.torch import handlers as handlers
 from tests.interop.torch.devices.pretended import Pretended
 from torch.autograd import forward_ad
 
+from telegrad.autograd import set_detect_anomaly
 from telegrad.distributed import autograd, rpc
+from telegrad.errors import AnomalyError
 
 X = (5.0, 7.0)
 
@@ -42,6 +46,17 @@ def test_gradients_of_three_orders_stay_on_the_device(simulation):
                 orders += autograd.grad(context_id, [orders[-1].sum()], [one], create_graph=True)
             assert [each.tolist() for each in orders[1:]] == [[75, 147], [30, 42], [6, 6]]
         assert device.sent() > 12
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_calls_to_oneself_have_the_same_orders(simulation):
+    with Pretended(simulation, "main", "b"):
+        one = leaf(*X)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("main", cube, (rpc.rpc_sync("b", same, (one,)),))
+            (first,) = autograd.grad(context_id, [y.sum()], [one], create_graph=True)
+            (second,) = autograd.grad(context_id, [first.sum()], [one])
+            assert (first.tolist(), second.tolist()) == ([75, 147], [30, 42])
 
 
 @on_workers("main", "b", faults=IN_ORDER)
@@ -225,3 +240,19 @@ def test_gradients_of_a_sparse_tensor_have_its_layout(simulation):
         (y * y).sum().backward()
         assert found.is_sparse
         assert torch.equal(found.to_dense(), other.grad.to_dense())
+
+
+def root(value):
+    return value.sqrt()
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_nan_is_found_in_a_gradient_with_a_history(simulation):
+    with Pretended(simulation, "main", "b"), set_detect_anomaly(True):
+        for numbers, is_fine in ((X, True), ((-1.0, 4.0), False)):
+            one = leaf(*numbers)
+            with autograd.context() as context_id:
+                y = rpc.rpc_sync("b", root, (one,))
+                expected = nullcontext() if is_fine else pytest.raises(AnomalyError, match="NaN")
+                with expected:
+                    autograd.grad(context_id, [y.sum()], [one], create_graph=True)

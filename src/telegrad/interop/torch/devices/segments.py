@@ -192,7 +192,7 @@ class Export:
         events, self._events = self._events, []
         cuda = self._cuda
         steps = [partial(cuda.destroy_event, event) for event in events]
-        if is_shared and self._use and not self.is_held():
+        if events and is_shared and self._use and not self.is_held():
             steps.insert(0, partial(cuda.synchronize, events[1]))
         if memory:
             steps.append(partial(cuda.free, memory))
