@@ -121,6 +121,18 @@ def test_tangents_travel_with_their_tensors(cluster):
         assert tangent.tolist() == [75, 147]
 
 
+def test_tangents_of_gradients_are_on_the_device_of_their_tensor(cluster):
+    x = tg.tensor([5.0, 7.0], dtype=tg.float64, device="cuda", requires_grad=True)
+    with autograd.context() as context_id, forward_ad.dual_level():
+        one = forward_ad.make_dual(x, tg.ones_like(x.detach()))
+        y = rpc.rpc_sync("b", there.cube, (one,))
+        (gradient,) = autograd.grad(context_id, [y.sum()], [x])
+        primal, tangent = forward_ad.unpack_dual(gradient)
+        assert primal.device == tangent.device == CUDA
+        assert primal.tolist() == [75, 147]
+        assert tangent.tolist() == [30, 42]
+
+
 def test_two_processes_train_on_a_device_as_one_would(cluster):
     x = tg.linspace(-1, 1, 24, device="cuda").reshape(8, 3)
     tg.manual_seed(0)

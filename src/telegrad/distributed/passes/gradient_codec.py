@@ -1,10 +1,10 @@
 """The codec of gradients on the wire: what leaves for one worker, packed into one frame.
 
 For each message there is an entry ``[message id, how many tensors it had, which of them have a
-gradient, their tangents, what the recorder adds, what another framework sent apart from the
-frame]``; the raw arrays are sent beside the entries. Where all have one, and there is nothing but
-arrays, the entry ends after the second. In a recorded pass gradients are values with a
-history: they leave and arrive as messages of their own, so a further pass goes back over the same
+gradient, their tangents, what the recorder adds, those of its arrays that another framework sent
+apart from the frame]``; the other arrays are sent beside the entries. Where all have one, and there
+is nothing but arrays, the entry ends after the second. In a recorded pass gradients are values with
+a history: they leave and arrive as messages of their own, so a further pass goes back over the same
 wires. Their path is ``BACKWARD_PHASE``, the path of the pass, the path of the message they answer.
 
 A forward-mode level may close at any time, on one worker sooner than on another, and takes its
@@ -12,8 +12,9 @@ tangents off everything. What counts is how a gradient was when it was packed: i
 their places in the message, even if their level has closed when they arrive.
 """
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import count, islice
 from typing import Any, Final
 
 import numpy as np
@@ -54,28 +55,17 @@ class GradientCodec:
             arrays += parts
         if {*map(type, arrays)} == _ARRAYS and not local_pass.plan.recorded:
             return entries, arrays
-        # Those of another framework that stayed its own, such as tensors of a device: all at once.
-        foreign = [x for x in map(_outside, arrays) if x is not None]
         entries, arrays = [], []
-        packed = iter(frameworks.pack(foreign, self._worker, to) if foreign else ())
+        firsts: list[int] = []
         for recv, parts in group:
+            firsts.append(len(arrays))
             places: list[int] = []
             values: list[Tensor] = []
-            extra = facts = elsewhere = None
+            extra = facts = None
             for place, value in enumerate(parts):
                 if value is None:
                     continue
                 places.append(place)
-                if _outside(value) is not None:
-                    sent = next(packed)
-                    if type(sent) is np.ndarray:
-                        arrays.append(sent)
-                    else:
-                        elsewhere = elsewhere or {}
-                        elsewhere[place] = sent
-                    if isinstance(value, Tensor):
-                        values.append(value)
-                    continue
                 if not isinstance(value, Tensor):
                     arrays.append(value)
                     continue
@@ -88,22 +78,46 @@ class GradientCodec:
             if local_pass.plan.recorded:
                 path = (BACKWARD_PHASE, *local_pass.plan.path, *recv.path)
                 extra = self._recorder.give(local_pass.context, to, values, path)
-            entries.append([recv.message_id, len(parts), places, facts, extra, elsewhere])
-        return entries, [each if type(each) is np.ndarray else staged(each) for each in arrays]
+            entries.append([recv.message_id, len(parts), places, facts, extra, None])
+        if any(type(each) is not np.ndarray for each in arrays):
+            arrays = self._sent_apart(entries, firsts, arrays, to)
+        return entries, arrays
+
+    def _sent_apart(
+        self, entries: list[list[Any]], firsts: list[int], arrays: list[Any], to: str
+    ) -> list[Any]:
+        """Note in the entries what other frameworks send apart, all at once; return the rest.
+
+        Those are tensors of a device, say. The arrays of an entry begin at its first.
+        """
+        places = [i for i, each in enumerate(arrays) if frameworks.is_carried(each)]
+        sent = frameworks.pack([arrays[i] for i in places], self._worker, to) if places else ()
+        apart = dict(zip(places, sent))
+        rest: list[Any] = []
+        for entry, first, end in zip(entries, firsts, [*firsts[1:], len(arrays)]):
+            for i in range(first, end):
+                each = apart.get(i, arrays[i])
+                if type(each) is list:
+                    entry[5] = entry[5] or {}
+                    entry[5][i - first] = each
+                else:
+                    rest.append(each if type(each) is np.ndarray else staged(each))
+        return rest
 
     def unpack(
         self, local_pass: LocalPass, frm: str, entries: list[list[Any]], arrays: list[Any]
     ) -> list[Feed]:
         """Return the gradients of each message."""
         feeds: list[Feed] = []
-        rest = iter(arrays)
-        outside = [x for entry in entries if entry[5:] and entry[5] for x in entry[5].values()]
+        frame = iter(arrays)
+        longer = [entry[5] for entry in entries if len(entry) > 5 and entry[5]]
+        outside = [facts for apart in longer for facts in apart.values()]
         landed = iter(frameworks.unpack(outside, self._worker, frm) if outside else ())
         recorded = local_pass.plan.recorded
         for entry in entries:
             message_id, size, *told = entry
             if told or recorded:
-                places, facts, extra, elsewhere = told
+                places, facts, extra, apart = told
             if type(message_id) is not int:
                 raise TypeError(f"expected the id of a message, got {message_id!r:.100}")
             expected = local_pass.size_of(message_id)
@@ -117,8 +131,9 @@ class GradientCodec:
                     f"{size!r:.100}"
                 )
             if not told:
-                feeds.append((message_id, [next(rest) for _ in range(size)]))
+                feeds.append((message_id, [next(frame) for _ in range(size)]))
                 continue
+            rest = frame if not apart else map(partial(_next, frame, landed, apart), count())
             parts: list[Any] = [None] * size
             duals: dict[int, CarriedDual] = {}
             for i, place in enumerate(places):
@@ -127,8 +142,6 @@ class GradientCodec:
                     came = list(islice(rest, 1 + _count(known)))
                     duals[i] = CarriedDual(came, known)
                     parts[place] = duals[i].arrive(self._levels)
-                elif elsewhere and place in elsewhere:
-                    parts[place] = next(landed)
                 else:
                     parts[place] = next(rest)
             if recorded:
@@ -141,13 +154,9 @@ class GradientCodec:
         return feeds
 
 
-def _outside(value: Any) -> Any:
-    """Return what another framework packs of a gradient: its own, or an array of a device."""
-    if isinstance(value, Tensor) and not value.tangents:
-        value = value.array
-    if value is None or type(value) is np.ndarray or isinstance(value, Tensor):
-        return None
-    return value if frameworks.is_carried(value) else None
+def _next(frame: Iterator[Any], landed: Iterator[Any], apart: Any, place: int) -> Any:
+    """Return the array of an entry at a place, the next of those that came apart or the frame's."""
+    return next(landed if place in apart else frame)
 
 
 def _count(facts: list[Any]) -> int:

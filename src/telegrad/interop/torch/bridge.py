@@ -101,12 +101,20 @@ class Entry(BoundaryStruct, eq=False):
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not isinstance(cotangent, Tensor):
-            made = self._over(cotangent)
-            return (made if self.sparse_dim is None else made.to_sparse(self.sparse_dim),)
+            return (self._laid_out(self._over(cotangent)),)
         primal = self._over(cotangent.array)
         if not cotangent.tangents:
             return (primal,)
         return (make_dual(primal, self._over(_bound_tangent(cotangent).array)),)
+
+    def _laid_out(self, made: torch.Tensor) -> torch.Tensor:
+        """Return a cotangent in the layout of the tensor: one that came may be sparse."""
+        if self.sparse_dim is None:
+            if made.layout is torch.strided:
+                return made
+            # First: what a device does at once it may add in any order.
+            return (made.coalesce() if made.is_sparse else made).to_dense()
+        return made if made.is_sparse else made.to_sparse(self.sparse_dim)
 
     def _over(self, array: Any) -> torch.Tensor:
         if type(array) is not np.ndarray:
@@ -123,11 +131,19 @@ class Entry(BoundaryStruct, eq=False):
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not cotangent.tangents:
-            made = to_torch(cotangent).to(self.device, self.dtype)
-            return (made if self.sparse_dim is None else made.to_sparse(self.sparse_dim),)
-        tangent = to_torch(_bound_tangent(cotangent)).to(self.device, self.dtype)
-        primal = to_torch(wrap(cotangent.array, cotangent.node)).to(self.device, self.dtype)
-        return (make_dual(primal, tangent),)
+            return (self._laid_out(self._recorded(cotangent)),)
+        tangent = self._recorded(_bound_tangent(cotangent))
+        return (make_dual(self._recorded(wrap(cotangent.array, cotangent.node)), tangent),)
+
+    def _recorded(self, cotangent: Tensor) -> torch.Tensor:
+        if isinstance(cotangent.array, torch.Tensor) and cotangent.node is not None:
+            # It came from a device, in a message: telegrad's graph does not lead to it.
+            made: torch.Tensor = join(cotangent.array.detach(), Crossing(cotangent.node))
+        elif isinstance(cotangent.array, torch.Tensor):
+            made = cotangent.array
+        else:
+            made = to_torch(cotangent)
+        return made.to(self.device, self.dtype)
 
     def take_over(self, *pass_: Any) -> None:
         """Run a pass that began as one of telegrad's graph alone."""

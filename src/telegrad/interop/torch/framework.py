@@ -73,10 +73,10 @@ class Torch(frameworks.Framework):
         has_own = placement.has_own(values)
         if has_own and given is values:
             given = values.copy()
-        if has_own or _is_cuda_in_use():
-            placement.carry(values, worker, to, is_recorded)
         if may_be_dual:
             duals.carry(values, levels, to)
+        if has_own or _is_cuda_in_use():
+            duals.through(values, lambda each: placement.carry(each, worker, to, is_recorded))
         if may_be_dual and is_recorded:
             for value, stand_in in zip(values, given):
                 is_stand_in = stand_in is not value and stand_in.array is None
@@ -91,7 +91,7 @@ class Torch(frameworks.Framework):
         if _CARRIERS.isdisjoint(map(type, values)):
             return None
         views.land(values)
-        return placement.arrive(values, worker, frm)
+        return duals.through(values, lambda each: placement.arrive(each, worker, frm))
 
     def join(self, value: torch.Tensor, stand_in: Tensor | None) -> Any:
         if stand_in is None:
@@ -146,7 +146,7 @@ _PARAMETER: Final = torch.nn.Parameter
 _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIED: Final = frozenset((torch.float32, torch.float64))
 """The usual dtypes of gradients, which can be sent."""
-_CARRIERS: Final = frozenset((views.CarriedView, placement.Arriving))
+_CARRIERS: Final = frozenset((views.CarriedView, placement.Arriving, duals.CarriedTorchDual))
 """What may come in the place of a tensor, and is made one where it arrives."""
 
 

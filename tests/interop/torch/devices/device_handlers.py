@@ -3,10 +3,12 @@
 import threading
 import time
 
+import pytest
 import torch
 
-from telegrad.distributed import rpc
-from telegrad.interop.torch.devices import peers
+from telegrad.distributed import autograd, rpc
+from telegrad.interop.torch.devices import peers, staging
+from telegrad.interop.torch.values import arrays, tensors
 
 OPERATIONS = ["add", "multiply", "subtract", "larger"]
 
@@ -53,3 +55,58 @@ def apply(name, x, y):
     if name == "multiply":
         return x * y
     return x - y if name == "subtract" else torch.maximum(x, y + 1)
+
+
+def scaled_cube(x, by):
+    return x * x * x * by.to(x.device)
+
+
+def scaled_cube_on(name, x, by):
+    return rpc.rpc_sync(name, scaled_cube, (x, by))
+
+
+class Table:
+    """The weights of an embedding that lives here."""
+
+    weight = None
+
+
+def looked_up(weight, places):
+    return torch.nn.functional.embedding(places, weight, sparse=True)
+
+
+def looked_up_there(rows, places):
+    numbers = torch.arange(4 * rows, device=places.device) % 3
+    Table.weight = torch.nn.Parameter(numbers.reshape(rows, 4).double())
+    return looked_up(Table.weight, places)
+
+
+def gradient_of_table(context_id):
+    return autograd.get_gradients(context_id)[Table.weight]
+
+
+_WENT = []
+
+
+def watch_the_host(patch=None):
+    """Note from now on what of a device's tensors goes to the host's memory in this process."""
+    patch = patch or pytest.MonkeyPatch()
+
+    def noting(function, place):
+        def noted(*args):
+            if args[place].is_cuda:
+                _WENT.append(tuple(args[place].shape))
+            return function(*args)
+
+        return noted
+
+    for module in (arrays, tensors):
+        patch.setattr(module, "to_host", noting(staging.to_host, 0))
+    patch.setattr(staging.Staging, "send", noting(staging.Staging.send, 2))
+
+
+def through_the_host():
+    """What was noted since this was last asked."""
+    found = _WENT.copy()
+    _WENT.clear()
+    return found

@@ -33,6 +33,9 @@ class HostRuntime:
         self.refuses = None
         self._numbers = itertools.count(1)
 
+    def note(self, what, stream=None):
+        self.log.append(what)
+
     def uuids(self):
         return [self.uuid]
 
@@ -42,7 +45,12 @@ class HostRuntime:
     def stream(self, device):
         return 7
 
+    def _check(self, what):
+        if self.machine.is_reset:
+            raise CudaFailure(f"{what} failed: context is destroyed (709)")
+
     def allocate(self, nbytes):
+        self._check("cudaMalloc")
         if sum(map(len, self.machine.buffers.values())) + nbytes > self.machine.room:
             raise CudaFailure("cudaMalloc failed: out of memory (2)")
         buffer = ctypes.create_string_buffer(nbytes)
@@ -53,6 +61,7 @@ class HostRuntime:
     def free(self, memory):
         assert memory not in self.machine.opened, "freed while another process maps it"
         del self.machine.buffers[memory]
+        self._check("cudaFree")
 
     def make_event(self):
         number = secrets.randbits(60)
@@ -92,17 +101,23 @@ class HostRuntime:
         pass
 
     def copy(self, to, frm, nbytes, stream):
-        if self.machine.is_reset:
-            raise CudaFailure("cudaMemcpyAsync failed: context is destroyed (709)")
-        self.log.append("copy")
+        self._check("cudaMemcpyAsync")
+        self.note("copy", stream)
         ctypes.memmove(to, frm, nbytes)
 
     def record(self, event, stream):
-        self.log.append("record")
+        self._check("cudaEventRecord")
+        self.note("record", stream)
         self.machine.events[event] += 1
 
     def wait(self, stream, event):
-        self.log.append("wait")
+        self._check("cudaStreamWaitEvent")
+        self.note("wait", stream)
 
     def synchronize(self, event):
-        self.log.append("synchronize")
+        self._check("cudaEventSynchronize")
+        self.note("synchronize")
+
+    def drain(self, stream):
+        self._check("cudaStreamSynchronize")
+        self.note("drain", stream)

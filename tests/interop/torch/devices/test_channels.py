@@ -185,6 +185,10 @@ def test_a_device_that_was_reset_is_an_error_that_names_worker_and_device(simula
     with pytest.raises(DeviceError, match=r"for worker 'b' into a segment of cuda:0, got an error"):
         sender.pack("b", [torch.ones(3)])
     assert not any(segment.is_taken for segment in sender._pools[0].of("b"))
+    # Neither end can close or free it properly, and nobody else is told.
+    sender.trim(sender._pools[0].of("b")[0].used_at + 30)
+    assert sender.held() == 0
+    assert sender.pack("b", [torch.ones(3)]) is None
     receiver.close()
     sender.close()
     assert sender.cuda.machine.buffers == {}
@@ -196,6 +200,11 @@ def test_a_device_without_room_for_what_came_is_named_and_the_segment_goes_back(
     spans = sender.pack("b", [torch.ones(3)])
     with pytest.raises(DeviceError, match=r"room on 'cuda:9' .* \(3,\) .* from worker 'main'"):
         receiver.unpack("main", spans, ["cuda:9"])
+    assert not sender._pools[0].of("b")[0].is_held()
+    spans = sender.pack("b", [torch.ones(3)])
+    said = "expected worker 'main' to name a device of CUDA for a torch tensor, got 'meta'"
+    with pytest.raises(ProtocolViolation, match=said):
+        receiver.unpack("main", spans, ["meta"])
     assert not sender._pools[0].of("b")[0].is_held()
 
 
@@ -253,17 +262,52 @@ def test_gradients_go_together_and_one_that_is_one_number_goes_as_one(simulation
     assert torch.equal(found[0], spread)
     assert not any(found[0].stride())
     assert torch.equal(found[1], whole)
+    # One that goes to two tensors is copied in once, and out into memory of their own.
+    before = sender.cuda.log.count("copy")
+    packed = placement.pack([whole, whole], main, "b")
+    assert sender.cuda.log.count("copy") == before + 1
+    first, second = placement.unpack(msgspec.to_builtins(packed), other, "main")
+    assert torch.equal(first, whole)
+    assert torch.equal(second, whole)
+    assert first.data_ptr() != second.data_ptr()
     (forged,) = placement.pack([whole], main, "b")
     forged = msgspec.structs.replace(forged, shape=[3, 3])
     with pytest.raises(ProtocolViolation, match=r"'main' sent a gradient of shape \(3,\) as one"):
+        placement.unpack([msgspec.to_builtins(forged)], other, "main")
+    for shape, said in (([1 << 40] * 2, r"of shape \(\) as one number for"), ([-1], "malformed")):
+        (forged,) = placement.pack([spread], main, "b")
+        forged = msgspec.structs.replace(forged, shape=shape)
+        with pytest.raises(ProtocolViolation, match=said):
+            placement.unpack([msgspec.to_builtins(forged)], other, "main")
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_sparse_tensor_whose_indices_lead_out_of_it_is_refused(simulation):
+    sender, receiver = pair(simulation)
+    main, other = simulation.worker("main"), simulation.worker("b")
+    peers.CHANNELS.update({main: sender, other: receiver})
+    peers._known_peers[main] = {main.find("b").info: Twins()}
+    honest = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
+    for size, said in (
+        ([2, 1], "whose indices do not fit"),
+        ([2], "do not fit"),
+        ([1 << 63], "malformed"),
+    ):
+        (forged,) = placement.pack([honest], main, "b")
+        forged = msgspec.structs.replace(forged, sparse=(size, True))
+        with pytest.raises(ProtocolViolation, match=said):
+            placement.unpack([msgspec.to_builtins(forged)], other, "main")
+    (dense,) = placement.pack([torch.ones(3)], main, "b")
+    forged = msgspec.structs.replace(dense, sparse=([2], True))
+    with pytest.raises(ProtocolViolation, match="'main' sent a tensor of a device in no way"):
         placement.unpack([msgspec.to_builtins(forged)], other, "main")
 
 
 @on_workers("main", "b", faults=IN_ORDER)
 def test_segments_are_refused_from_one_that_was_never_asked(simulation):
     worker = simulation.worker("b")
-    facts = ["cpu", None, msgspec.to_builtins(Span(1, 1, 0, "float32", [3])), None]
+    facts = ["cpu", [msgspec.to_builtins(Span(1, 1, 0, "float32", [3]))], [], None, None, None]
     with pytest.raises(ProtocolViolation, match="'main' names device segments, which it never"):
         placement.unpack([facts], worker, "main")
     with pytest.raises(ProtocolViolation, match="'main' sent a tensor of a device in no way"):
-        placement.unpack([["cpu", None, None, None]], worker, "main")
+        placement.unpack([["cpu", [], [], None, None, None]], worker, "main")

@@ -9,11 +9,13 @@ import time
 import pytest
 import torch
 from tests.interop.torch.devices import device_handlers as there
+from tests.interop.torch.devices.ledger import Ledger
 
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.rpc import Options
 from telegrad.errors import DeviceError, WorkerLost
 from telegrad.interop.torch.devices import peers
+from telegrad.interop.torch.devices.runtime import runtime
 
 pytestmark = [
     pytest.mark.gpu,
@@ -92,34 +94,45 @@ def test_results_are_in_order_on_whichever_stream_takes_them():
                 assert (found.min().item(), found.max().item()) == (number, number)
 
 
-def test_segments_are_used_again_and_go_back_when_idle():
+@pytest.fixture
+def ledger(monkeypatch):
+    """What this process takes of the device, apart from PyTorch, and has not given back."""
+    made = Ledger(runtime()._library)
+    monkeypatch.setattr(runtime(), "_library", made)
+    return made
+
+
+def test_segments_are_used_again_and_go_back_when_idle(ledger):
     with LocalCluster(["b"]):
         value = torch.ones(64 * MB, dtype=torch.uint8, device=CUDA)
         for _ in range(20):
             echo(value)
         torch.cuda.synchronize()
         assert channels().held() <= 3 * 64 * MB
-        before = torch.cuda.mem_get_info()[0]
-        held = channels().held()
+        assert sum(ledger.taken.values()) == channels().held()
         channels().trim(time.monotonic() + 1000)
-        assert channels().held() == 0
-        assert torch.cuda.mem_get_info()[0] >= before + held
+        assert channels().held() == sum(ledger.taken.values()) == 0
         assert rpc.rpc_sync("b", there.trim) == 0
+        # Those of the other side were mapped here.
+        assert ledger.taken == {}
         assert torch.equal(echo(value), value)
 
 
-def test_nothing_is_left_on_the_device_after_shutdown():
+def test_nothing_is_left_on_the_device_after_shutdown(ledger):
     value = torch.ones(64 * MB, dtype=torch.uint8, device=CUDA)
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     for options in (None, None, HOST):
-        before = torch.cuda.mem_get_info()[0]
+        reserved = torch.cuda.memory_reserved()
         with LocalCluster(["b", "c"], options=options):
             for name in ("b", "c"):
                 echo(value, name)
+            assert bool(ledger.taken) == (options is None)
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        assert torch.cuda.mem_get_info()[0] >= before - 2 * MB
+        # All that this process has of it; what the others had ended with them.
+        assert ledger.taken == {}
+        assert torch.cuda.memory_reserved() <= reserved + 2 * MB
     assert not [name for name in os.listdir("/dev/shm") if "telegrad" in name]
 
 

@@ -7,7 +7,7 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 
 from telegrad.distributed import rpc
 from telegrad.errors import DeviceError, ProtocolViolation
-from telegrad.interop.torch.devices import staging
+from telegrad.interop.torch.devices import peers, placement, staging
 from telegrad.interop.torch.devices.staging import (
     PIECE,
     ReceiveBuffers,
@@ -73,15 +73,45 @@ def test_pieces_and_tensors_that_make_no_sense_are_refused(simulation):
         (good, 4, "bytes 4 to 8 of a staged tensor of 4 bytes, which are no piece of it"),
         (Transfer(5, "cpu", "float32", [2]), 0, "bytes 0 to 4 of a staged tensor of 8"),
         (Transfer(5, "cpu", "nothing", [1]), 0, "got 'nothing' and"),
-        (Transfer(5, "cpu", "float32", [-1]), 0, r"and \[-1\]"),
+        (Transfer(5, "cpu", "float32", [0]), 0, r"and \[0\]"),
+        (Transfer(5, "cpu", "float32", [-1]), 0, "malformed facts of a device's tensor came"),
+        # Found out at once, however many pieces it would have.
+        (Transfer(5, "cpu", "uint8", [1 << 62]), 4, "bytes 4 to 8 of a staged tensor of 46116860"),
+        (Transfer(5, "meta", "float32", [1]), 0, "'main' to name a device of CUDA .* got 'meta'"),
     ):
         with pytest.raises(ProtocolViolation, match=said):
             ask(transfer, start)
     with pytest.raises(DeviceError, match=r"room on 'cuda:9' .* from worker 'main'"):
         ask(Transfer(6, "cuda:9", "float32", [1]), 0)
+    with pytest.raises(DeviceError, match=r"room on 'cpu' .* from worker 'main'"):
+        ask(Transfer(7, "cpu", "uint8", [1 << 62]), 0, torch.zeros(PIECE).byte().numpy())
     ask(good, 0)
     with pytest.raises(ProtocolViolation, match="names the staged tensor 5, which it never sent"):
         receiver.take("main", Transfer(5, "cpu", "float32", [2]))
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_piece_that_comes_twice_does_not_stand_for_another(simulation):
+    _, receiver = pair(simulation)
+    transfer = Transfer(5, "cpu", "uint8", [2 * PIECE])
+    deadline = rpc.current_worker().outgoing.deadline(None)
+
+    def send(start, transfer=transfer):
+        content = [torch.ones(PIECE, dtype=torch.uint8).numpy()]
+        header = [msgspec.to_builtins(transfer), start]
+        outgoing = rpc.current_worker().outgoing
+        outgoing.service("b", "torch.staging.piece", header, content, deadline, waits=True).wait()
+
+    send(0)
+    with pytest.raises(ProtocolViolation, match="of its staged tensor 5 again, or of another size"):
+        send(0)
+    with pytest.raises(ProtocolViolation, match="which it never sent whole"):
+        receiver.take("main", transfer)
+    send(0)
+    with pytest.raises(ProtocolViolation, match="of its staged tensor 5 again, or of another size"):
+        send(PIECE, Transfer(5, "cpu", "uint8", [3 * PIECE]))
+    send(PIECE)
+    assert receiver.take("main", transfer).sum() == 2 * PIECE
 
 
 @on_workers("main", "b", faults=IN_ORDER)
@@ -132,3 +162,37 @@ def test_where_there_is_no_pinned_memory_they_are_received_all_the_same(monkeypa
     assert (
         len(ReceiveBuffers(lambda nbytes: memoryview(bytearray(nbytes)))(PIECE + 80)) == PIECE + 80
     )
+
+
+class Abroad:
+    """What a worker knows of another one on another host, whose device is the host's memory."""
+
+    def way(self, tensor):
+        return "cpu:0", False
+
+    def twin(self, device):
+        return None
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_large_sparse_tensor_and_a_gradient_go_in_pieces_by_indices_and_values(
+    simulation, monkeypatch
+):
+    main, other = simulation.worker("main"), simulation.worker("b")
+    peers.staging_of(other)
+    peers._known_peers[main] = {main.find("b").info: Abroad()}
+    places = torch.arange(1 << 15).reshape(1, -1)
+    value = torch.sparse_coo_tensor(places, torch.rand(1 << 15, 9), (1 << 16, 9))
+    (packed,) = placement.pack([value], main, "b")
+    (found,) = placement.unpack([msgspec.to_builtins(packed)], other, "main")
+    load = placement.Load(main, "b", False)
+    placed = placement.Placed(value.coalesce(), "cpu:0", load, load.add(value))
+    values = [placement.from_parts([], msgspec.to_builtins(placement.to_parts(placed)[1]))]
+    monkeypatch.setattr(placement, "_Order", lambda *args: None)
+    placement.arrive(values, other, "main")
+    for each in (found, *values):
+        assert torch.equal(each._indices(), places)
+        assert torch.equal(each._values(), value._values())
+    assert (found.is_coalesced(), values[0].is_coalesced()) == (False, True)
+    # A small one goes in the frame.
+    assert load.stage(value.to_dense()[:8].to_sparse(), "cpu:0") == []

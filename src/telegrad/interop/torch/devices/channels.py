@@ -17,7 +17,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -226,8 +225,7 @@ class Channels:
                 pass  # It is lost, or this worker leaves: nobody will copy out of them.
             finally:
                 for segment in mine:
-                    with suppress(CudaFailure):
-                        segment.free()
+                    segment.free()
                     self._give_place_back(to, segment.place)
 
     # Receiving.
@@ -240,22 +238,21 @@ class Channels:
             DeviceError: A device has no room for them.
         """
         own = self._imports.get(frm, {})
-        made: list[torch.Tensor] = []
-        first = 0
-        while first < len(spans):
-            number = spans[first].segment
-            last = first
-            while last < len(spans) and spans[last].segment == number:
-                last += 1
+        by_segment: dict[int, list[int]] = {}
+        for place, span in enumerate(spans):
+            by_segment.setdefault(span.segment, []).append(place)
+        made: dict[int, torch.Tensor] = {}
+        for number, places in by_segment.items():
             segment = own.get(number)
             if segment is None:
                 raise ProtocolViolation(
                     f"worker {frm!r} names the device segment {number}, which it never sent or has "
                     "taken back"
                 )
-            made += segment.empty(spans[first:last], devices[first:last])
-            first = last
-        return made
+            # All at once: then it is let go of.
+            mine = segment.empty([spans[i] for i in places], [devices[i] for i in places])
+            made.update(zip(places, mine))
+        return [made[place] for place in range(len(spans))]
 
     def _on_introduce(self, request: ServiceRequest) -> None:
         introduction = _as_introduction(request.header)
@@ -332,11 +329,9 @@ class Channels:
         if os.getpid() != self._process:
             return
         for each in imports:
-            with suppress(CudaFailure):
-                each.close()
+            each.close()
         for segment in exports:
-            with suppress(CudaFailure):
-                segment.free(is_shared=True)
+            segment.free(is_shared=True)
         if receiver is not None:
             receiver.board.close()
 

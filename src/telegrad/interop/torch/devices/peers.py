@@ -72,6 +72,7 @@ class Peer:
         self._shared = set(own.uuids) & set(devices.uuids) if own.host == devices.host else set()
         self._own = own.uuids
         self._found: dict[torch.device, tuple[str, bool]] = {}
+        self._twins: dict[torch.device, str] = {}
 
     def way(self, tensor: torch.Tensor) -> tuple[str, bool]:
         """Return the device there, and whether segments lead to it."""
@@ -86,8 +87,12 @@ class Peer:
 
     def twin(self, device: torch.device) -> str | None:
         """Return the name there of the same device, if segments lead to it."""
-        uuid = self._own[device.index or 0] if self._shared else None
-        return f"cuda:{self.devices.uuids.index(uuid)}" if uuid in self._shared else None
+        if not self._shared:
+            return None
+        found = self._twins.get(device)
+        if found is None and (uuid := self._own[device.index or 0]) in self._shared:
+            found = self._twins[device] = f"cuda:{self.devices.uuids.index(uuid)}"
+        return found
 
 
 _known_peers: "weakref.WeakKeyDictionary[Worker, dict[WorkerInfo, Peer]]" = (

@@ -8,10 +8,12 @@ the same memory (``cupy_arrays.py``).
 Gradients need no map: they return to the device of the tensor that they belong to.
 """
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from itertools import chain
+from typing import Any, Final
 
 import msgspec
 import torch
@@ -28,12 +30,11 @@ from telegrad.interop.torch.devices.cupy_arrays import (
 )
 from telegrad.interop.torch.devices.peers import CHANNELS, Peer, peer_of, staging_of
 from telegrad.interop.torch.devices.runtime import runtime
-from telegrad.interop.torch.devices.segments import Span, checker
+from telegrad.interop.torch.devices.segments import Shape, Span, checker
 from telegrad.interop.torch.devices.staging import STAGED_FROM, Transfer
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.arrays import raw
-from telegrad.interop.torch.values.levels import is_open, tangent_of
 from telegrad.nn.parameter import Parameter
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
@@ -45,11 +46,16 @@ __all__ = [
     "arrive",
     "carries",
     "carry",
+    "from_parts",
     "has_own",
     "pack",
     "register",
+    "to_parts",
     "unpack",
 ]
+
+
+_STRIDED: Final = torch.strided
 
 
 class Load:
@@ -58,83 +64,101 @@ class Load:
     `is_shared`: whether segments lead to the receiver.
     """
 
-    __slots__ = ("_is_shared", "_spans", "_tensors", "_to", "_worker", "has_own")
+    __slots__ = ("_buffers", "_is_shared", "_spans", "_to", "_worker", "has_own")
 
     def __init__(self, worker: Worker, to: str, is_shared: bool) -> None:
         self._worker = worker
         self._to = to
         self._is_shared = is_shared
-        self._tensors: list[torch.Tensor] = []
+        self._buffers: list[torch.Tensor] = []
         self._spans: list[Span] | None = None
         self.has_own = False
         """Whether memory of CuPy's is among it."""
 
-    def add(self, tensor: torch.Tensor) -> int:
-        """Enter a tensor; return its place."""
-        self._tensors.append(tensor)
-        return len(self._tensors) - 1
+    def add(self, tensor: torch.Tensor) -> slice:
+        """Enter a tensor; return the places of its buffers."""
+        buffers = self._buffers
+        first = len(buffers)
+        if tensor.layout is _STRIDED:
+            buffers.append(tensor)
+        else:
+            buffers += _buffers_of(tensor)
+        return slice(first, len(buffers))
 
-    def span(self, place: int) -> Span | None:
-        """Return where the tensor of that place lies; None if it must go another way."""
-        if self._tensors and self._is_shared:
-            given, self._tensors = self._tensors, []
+    def spans(self, places: slice) -> list[Span]:
+        """Return where the buffers of those places lie; none if they must go another way."""
+        if self._buffers and self._is_shared:
+            given, self._buffers = self._buffers, []
             self._spans = run_ordinarily(partial(CHANNELS[self._worker].pack, self._to, given))
             if self.has_own:
                 # What it frees or overwrites is enqueued behind the copy.
                 let_cupy_wait(given[0].device.index or 0)
-        return None if self._spans is None else self._spans[place]
+        return [] if self._spans is None else self._spans[places]
 
-    def stage(self, tensor: torch.Tensor, device: str) -> Transfer | None:
-        """Send a tensor ahead in pieces; None if it is too small for that."""
-        if tensor.nbytes < STAGED_FROM:
-            return None
-        return run_ordinarily(
-            partial(staging_of(self._worker).send, self._to, tensor.detach(), device)
-        )
+    def stage(self, tensor: torch.Tensor, device: str) -> list[Transfer]:
+        """Send a tensor's buffers ahead in pieces; none if it is too small for that."""
+        buffers = _buffers_of(tensor.detach())
+        sizes = [each.nbytes for each in buffers]
+        if sum(sizes) < STAGED_FROM or not all(sizes):
+            return []
+        send = staging_of(self._worker).send
+        return [run_ordinarily(partial(send, self._to, each, device)) for each in buffers]
+
+
+def _buffers_of(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Return the dense tensors that hold its numbers: of a sparse COO one, indices and values."""
+    if tensor.layout is _STRIDED:
+        return (tensor,)
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    return (tensor.to_dense(),)
 
 
 class Placed:
-    """A CUDA tensor on its way to a device; `load` has it at `place` if the device copies it.
+    """A CUDA tensor on its way to a device; `load` has it at `places` if the device copies it.
 
     `own`: it carries a Tensor of telegrad's own.
     """
 
-    __slots__ = ("device", "load", "own", "place", "tensor")
+    __slots__ = ("device", "load", "own", "places", "tensor")
 
     def __init__(
         self,
         tensor: torch.Tensor,
         device: str,
         load: Load | None = None,
-        place: int = 0,
+        places: slice | None = None,
         own: Own | None = None,
     ) -> None:
         self.own = own
         self.tensor = tensor
         self.device = device
         self.load = load
-        self.place = place
+        self.places = places
 
 
-class Arriving(msgspec.Struct, array_like=True, frozen=True):
+class _Sent(msgspec.Struct, array_like=True, frozen=True):
+    """The numbers of a tensor of a device: each of its buffers went in a segment, or in pieces."""
+
+    device: str
+    spans: list[Span]
+    transfers: list[Transfer]
+    sparse: tuple[Shape, bool] | None
+    """The shape of a sparse COO tensor, and whether it is coalesced; None for a dense one."""
+    own: Own | None
+
+
+class Arriving(_Sent, array_like=True, frozen=True):
     """A tensor that came in a segment and was not copied out of it yet, or came in pieces."""
 
     is_parameter: bool
     requires_grad: bool
-    device: str
-    span: Span | None
-    transfer: Transfer | None = None
-    own: Own | None = None
 
 
-class _Gradient(msgspec.Struct, array_like=True, frozen=True):
-    """A gradient on its way to a device: in a segment, or in pieces; one number has a `shape`."""
+class _Gradient(_Sent, array_like=True, frozen=True):
+    """A gradient on its way to a device; one number that stands for many has a `shape`."""
 
-    device: str
-    shape: list[Annotated[int, msgspec.Meta(ge=0)]] | None
-    span: Span | None
-    transfer: Transfer | None = None
-    own: Own | None = None
+    shape: Shape | None
 
 
 _as_arriving = checker(Arriving)
@@ -144,7 +168,7 @@ _as_own = checker(Own)
 
 def register() -> None:
     """Make what travels known to the serialiser."""
-    kinds.register(Placed, _to_parts, _from_parts, tag="torch.placed")
+    kinds.register(Placed, to_parts, from_parts, tag="torch.placed")
 
 
 # Calls.
@@ -179,8 +203,7 @@ def carry(values: list[Any], worker: Worker, to: str, is_recorded: bool = False)
         if peer is None:
             peer = peer_of(worker, to)
         there, is_shared = peer.way(value)
-        is_dual = is_open() and tangent_of(value) is not None
-        if there != "cpu" and tensors.is_dense(value) and not is_dual:
+        if there != "cpu" and (tensors.is_dense(value) or _is_sparse(value)):
             load = loads.get(value.device)
             if load is None:
                 load = loads[value.device] = Load(worker, to, is_shared)
@@ -188,6 +211,10 @@ def carry(values: list[Any], worker: Worker, to: str, is_recorded: bool = False)
             values[i] = Placed(value, there, load, load.add(value), own)
         elif own is not None or there != str(value.device):
             values[i] = Placed(value, there, own=own)
+
+
+def _is_sparse(tensor: torch.Tensor) -> bool:
+    return type(tensor) is torch.Tensor and tensor.layout is torch.sparse_coo
 
 
 def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
@@ -200,10 +227,10 @@ def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | 
     if not places:
         return None
     came: list[Arriving] = [values[i] for i in places]
-    made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
-    for i, arriving, tensor in zip(places, came, made):
-        values[i] = _finished(tensor, arriving, frm)
-    return _Order(made, any(each.own is not None for each in came))
+    buffers = _buffers(worker, frm, came)
+    for i, arriving, own in zip(places, came, buffers):
+        values[i] = _finished(_whole(own, arriving, frm), arriving, frm)
+    return _Order([*chain(*buffers)], any(each.own is not None for each in came))
 
 
 _external_stream: Any = torch.cuda.ExternalStream
@@ -248,13 +275,16 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
 
     Gradients are torch tensors, or arrays of CuPy's.
     """
-    packed: list[Any] = []
     peer = peer_of(worker, to)
     loads: dict[torch.device, Load] = {}
-    placed: list[tuple[torch.Tensor, Load, int]] = []
-    owns = [Own(each.dtype.name) if is_cupy(each) else None for each in gradients]
-    values = [each if own is None else as_torch(each) for each, own in zip(gradients, owns)]
-    for value, own in zip(values, owns):
+    placed: list[tuple[torch.Tensor, torch.Tensor, Load, slice, Own | None]] = []
+    for each in gradients:
+        if placed and each is placed[-1][0]:
+            # As of a sum's terms: it is sent once, and arrives as two.
+            placed.append(placed[-1])
+            continue
+        own = Own(each.dtype.name) if is_cupy(each) else None
+        value = each if own is None else as_torch(each)
         load = loads.get(value.device)
         if load is None:
             is_shared = peer.twin(value.device) is not None
@@ -262,25 +292,34 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
         load.has_own |= own is not None
         # The gradient of a sum is one number, spread without memory: so it is sent.
         sent = value.as_strided((), ()) if _is_spread(value) else value
-        placed.append((sent, load, load.add(sent)))
-    for value, own, (sent, load, place) in zip(values, owns, placed):
+        placed.append((value, sent, load, load.add(sent), own))
+    return [_packed(peer, *each) for each in placed]
+
+
+def _packed(
+    peer: Peer, value: torch.Tensor, sent: torch.Tensor, load: Load, places: slice, own: Own | None
+) -> Any:
+    spans = load.spans(places)
+    if spans:
         shape = None if sent is value else list(value.shape)
-        span = load.span(place)
-        if span is not None:
-            packed.append(_Gradient(str(peer.twin(value.device)), shape, span, None, own))
-            continue
-        there = _way_back(peer, value)
-        transfer = None if there is None else load.stage(value, there)
-        if there is None or transfer is None:
-            packed.append(raw(value))
-        else:
-            packed.append(_Gradient(there, None, None, transfer, own))
-    return packed
+        return _Gradient(str(peer.twin(value.device)), spans, [], _sparse(value), own, shape)
+    there = _way_back(peer, value)
+    transfers = [] if there is None else load.stage(value, there)
+    if there is None or not transfers:
+        return raw(value)
+    return _Gradient(there, [], transfers, _sparse(value), own, None)
+
+
+def _sparse(tensor: torch.Tensor) -> tuple[list[int], bool] | None:
+    """Return what the buffers of a sparse COO tensor do not tell of it; None for a dense one."""
+    if tensor.layout is not torch.sparse_coo:
+        return None
+    return list(tensor.shape), tensor.is_coalesced()
 
 
 def _is_spread(tensor: torch.Tensor) -> bool:
     """Tell whether all of several numbers lie in one place."""
-    return tensor.layout is torch.strided and not any(tensor.stride()) and tensor.numel() > 1
+    return tensor.layout is _STRIDED and not any(tensor.stride()) and tensor.numel() > 1
 
 
 def _way_back(peer: Peer, gradient: torch.Tensor) -> str | None:
@@ -296,64 +335,90 @@ def _way_back(peer: Peer, gradient: torch.Tensor) -> str | None:
 def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
     """Return the gradients that came in segments, or in pieces."""
     came = _as_gradients(facts)
-    made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
-    whole = [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
-    return [
-        tensor if each.own is None else as_array(tensor, each.own, frm)
-        for tensor, each in zip(whole, came)
-    ]
+    found: list[Any] = []
+    for own, each in zip(_buffers(worker, frm, came), came):
+        tensor = _spread(_whole(own, each, frm), each.shape, frm)
+        found.append(tensor if each.own is None else as_array(tensor, each.own, frm))
+    return found
 
 
 def _spread(tensor: torch.Tensor, shape: list[int] | None, frm: str) -> torch.Tensor:
     if shape is None:
         return tensor
-    if tensor.ndim:
+    if tensor.ndim or math.prod(shape) >= 2**63:
         raise ProtocolViolation(
-            f"worker {frm!r} sent a gradient of shape {tuple(tensor.shape)} as one number"
+            f"worker {frm!r} sent a gradient of shape {tuple(tensor.shape)} as one number for "
+            f"{shape!r:.200}"
         )
     return tensor.expand(shape)
 
 
-def _unpacked(
-    worker: Worker, frm: str, came: Sequence[tuple[str, Span | Transfer | None]]
-) -> list[torch.Tensor]:
-    """Return tensors of these devices, of which each came in a segment or in pieces."""
-    in_segments = [(device, what) for device, what in came if isinstance(what, Span)]
+def _buffers(worker: Worker, frm: str, came: Sequence[_Sent]) -> list[list[torch.Tensor]]:
+    """Return the buffers of each tensor that came in a segment or in pieces, on its device."""
+    spans = [span for each in came for span in each.spans]
     emptied: list[torch.Tensor] = []
-    if in_segments:
+    if spans:
         channels = CHANNELS.get(worker)
         if channels is None:
             raise ProtocolViolation(f"worker {frm!r} names device segments, which it never sent")
-        spans = [span for _, span in in_segments]
-        devices = [device for device, _ in in_segments]
+        devices = [each.device for each in came for _ in each.spans]
         emptied = run_ordinarily(partial(channels.unpack, frm, spans, devices))
     rest = iter(emptied)
-    made = []
-    for _, what in came:
-        if isinstance(what, Transfer):
-            made.append(run_ordinarily(partial(staging_of(worker).take, frm, what)))
-        elif what is None:
-            raise ProtocolViolation(f"worker {frm!r} sent a tensor of a device in no way")
-        else:
-            made.append(next(rest))
-    return made
+    found = []
+    for each in came:
+        buffers = [next(rest) for _ in each.spans]
+        for transfer in each.transfers:
+            buffers.append(run_ordinarily(partial(staging_of(worker).take, frm, transfer)))
+        found.append(buffers)
+    return found
 
 
-def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
-    tensor = placed.tensor
+def _whole(buffers: Sequence[torch.Tensor], sent: _Sent, frm: str) -> torch.Tensor:
+    """Return the tensor that has these buffers."""
+    if sent.sparse is None and len(buffers) == 1:
+        return buffers[0]
+    if sent.sparse is None or len(buffers) != 2:
+        raise ProtocolViolation(f"worker {frm!r} sent a tensor of a device in no way")
+    indices, numbers = buffers
+    return run_ordinarily(partial(_sparse_over, indices, numbers, *sent.sparse, frm))
+
+
+def _sparse_over(
+    indices: torch.Tensor, numbers: torch.Tensor, size: list[int], is_coalesced: bool, frm: str
+) -> torch.Tensor:
+    try:
+        # Waits for the device, once: an index from elsewhere would have kernels write anywhere.
+        return torch.sparse_coo_tensor(
+            indices,
+            numbers,
+            size,
+            device=numbers.device,
+            is_coalesced=is_coalesced,
+            check_invariants=True,
+        )
+    except (RuntimeError, TypeError) as error:
+        raise ProtocolViolation(
+            f"worker {frm!r} sent a sparse tensor of shape {size!r:.200} whose indices do not fit "
+            f"({error})"
+        ) from error
+
+
+def to_parts(placed: Placed) -> tuple[list[Any], Any]:
+    """Return what is sent of a tensor on its way: arrays, or how it goes without."""
+    tensor, load, own = placed.tensor, placed.load, placed.own
     is_parameter = type(tensor) is torch.nn.Parameter
-    span = None if placed.load is None else placed.load.span(placed.place)
-    transfer = None
-    if span is None and placed.load is not None:
-        transfer = placed.load.stage(tensor, placed.device)
-    if span is not None or transfer is not None:
-        is_leaf = tensor.requires_grad
-        return [], Arriving(is_parameter, is_leaf, placed.device, span, transfer, placed.own)
-    parts, facts = tensors.to_parts(tensor, placed.device)
-    return parts, [is_parameter, facts, placed.own]
+    if load is not None and placed.places is not None:
+        spans = load.spans(placed.places)
+        transfers = [] if spans else load.stage(tensor, placed.device)
+        if spans or transfers:
+            facts = placed.device, spans, transfers, _sparse(tensor), own
+            return [], Arriving(*facts, is_parameter, tensor.requires_grad)
+    parts, plain_facts = tensors.to_parts(tensor, placed.device)
+    return parts, [is_parameter, plain_facts, own]
 
 
-def _from_parts(parts: list[Any], facts: Any) -> Any:
+def from_parts(parts: list[Any], facts: Any) -> Any:
+    """Return the tensor that came; an `Arriving` if that is to be fetched."""
     if not parts:
         return _as_arriving(facts)
     is_parameter, inner, own = facts

@@ -25,7 +25,6 @@ _DEVICE_TO_DEVICE: Final = 3
 _SHARED_EVENT: Final = 2 | 4
 # cudaIpcMemLazyEnablePeerAccess, the only flag there is.
 _LAZY_PEER_ACCESS: Final = 1
-_NOT_READY: Final = 600
 _NOTHING: Final[AbstractContextManager[Any]] = nullcontext()
 # Those of torch.cuda take twenty times as long.
 _current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
@@ -60,8 +59,8 @@ class Runtime:
             "cudaMemcpyAsync": [pointer, pointer, size, ctypes.c_int, pointer],
             "cudaEventRecord": [pointer, pointer],
             "cudaStreamWaitEvent": [pointer, pointer, ctypes.c_uint],
-            "cudaEventQuery": [pointer],
             "cudaEventSynchronize": [pointer],
+            "cudaStreamSynchronize": [pointer],
         }.items():
             getattr(library, name).argtypes = arguments
         self._copy = library.cudaMemcpyAsync
@@ -204,17 +203,13 @@ class Runtime:
         if code:
             self._check(code, "cudaStreamWaitEvent")
 
-    def is_over(self, event: int) -> bool:
-        """Say whether what the event stands for has been done."""
-        code = self._library.cudaEventQuery(event)
-        if code == _NOT_READY:
-            return False
-        self._check(code, "cudaEventQuery")
-        return True
-
     def synchronize(self, event: int) -> None:
         """Return when what the event stands for has been done."""
         self._check(self._library.cudaEventSynchronize(event), "cudaEventSynchronize")
+
+    def drain(self, stream: int) -> None:
+        """Return when all that is enqueued on the stream has been done."""
+        self._check(self._library.cudaStreamSynchronize(stream), "cudaStreamSynchronize")
 
 
 @cache

@@ -20,7 +20,9 @@ is touched: number, use, place and size.
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import torch
@@ -30,12 +32,26 @@ from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, CudaFailure, Runtime
 from telegrad.rpc.wire.conversion import converter
 
-__all__ = ["Export", "Import", "Introduction", "Span", "allocated", "checker", "dense", "nbytes_of"]
+__all__ = [
+    "Export",
+    "Import",
+    "Introduction",
+    "Shape",
+    "Span",
+    "allocated",
+    "checker",
+    "dense",
+    "nbytes_of",
+]
 
 # Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
 _ALIGN: Final = 256
 _MOST_DIMENSIONS: Final = 64
 F = TypeVar("F")
+_DTYPES: Final = {name: each for name, each in vars(torch).items() if type(each) is torch.dtype}
+_NAMES: Final = {each: str(each).removeprefix("torch.") for each in _DTYPES.values()}
+Shape = list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
+"""The lengths of a tensor's axes, as a peer may name them."""
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):
@@ -45,7 +61,7 @@ class Span(msgspec.Struct, array_like=True, frozen=True):
     use: int
     offset: int
     dtype: str
-    shape: list[int]
+    shape: Shape
 
 
 class Introduction(msgspec.Struct, array_like=True, frozen=True):
@@ -95,11 +111,10 @@ def checker(kind: type[F]) -> Callable[[Any], F]:
 
 def nbytes_of(tensors: Sequence[torch.Tensor]) -> int:
     """Return how large a segment for the tensors must be."""
-    return sum(_aligned(tensor.numel() * tensor.element_size()) for tensor in tensors)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // _ALIGN) * _ALIGN
+    offset = 0
+    for tensor in tensors:
+        offset += -(-tensor.nbytes // _ALIGN) * _ALIGN
+    return offset
 
 
 class Export:
@@ -158,14 +173,14 @@ class Export:
             if self._use:
                 cuda.wait(stream, emptied)
             for tensor in tensors:
-                nbytes = tensor.numel() * tensor.element_size()
+                nbytes = tensor.nbytes
                 if nbytes:
                     # Kept until the copy is enqueued: what is freed before may be given to others.
                     plain = dense(tensor)
                     cuda.copy(self._memory + offset, plain.data_ptr(), nbytes, stream)
-                dtype = str(tensor.dtype).removeprefix("torch.")
-                spans.append(Span(self.number, use, offset, dtype, list(tensor.shape)))
-                offset += _aligned(nbytes)
+                name = _NAMES[tensor.dtype]
+                spans.append(Span(self.number, use, offset, name, list(tensor.shape)))
+                offset += -(-nbytes // _ALIGN) * _ALIGN
             cuda.record(filled, stream)
         self._use = use
         self._board.set(self.place)
@@ -175,13 +190,13 @@ class Export:
         """Give the memory back. `is_shared`: the receiver may still copy out of it."""
         memory, self._memory = self._memory, 0
         events, self._events = self._events, []
-        with self._cuda.on(self.device):
-            if is_shared and self._use and not self.is_held():
-                self._cuda.synchronize(events[1])
-            for event in events:
-                self._cuda.destroy_event(event)
-            if memory:
-                self._cuda.free(memory)
+        cuda = self._cuda
+        steps = [partial(cuda.destroy_event, event) for event in events]
+        if events and is_shared and self._use and not self.is_held():
+            steps.insert(0, partial(cuda.synchronize, events[1]))
+        if memory:
+            steps.append(partial(cuda.free, memory))
+        _give_back(cuda, self.device, steps)
         self._board.clear(self.place)
 
 
@@ -228,25 +243,43 @@ class Import:
 
     def empty(self, spans: Sequence[Span], devices: Sequence[str]) -> list[torch.Tensor]:
         """Return tensors of those devices with what the spans of one use name; let it go."""
-        whose = f"the segment {self.number} of worker {self._of!r} on cuda:{self._device}"
         with self._lock:
             use = spans[0].use
-            if self._is_closed or use <= self._use or any(span.use != use for span in spans):
-                raise ProtocolViolation(
-                    f"expected a use of {whose} after {self._use}, got {use}: the message is stale "
-                    "or forged"
-                )
-            planned = [_plan(span, self._size, whose) for span in spans]
+            planned = []
+            for span in spans:
+                if self._is_closed or use <= self._use or span.use != use:
+                    raise ProtocolViolation(
+                        f"expected a use of {self._name()} after {self._use}, got {use}: the "
+                        "message is stale or forged"
+                    )
+                planned.append(self._plan(span))
             self._use = use
             try:
                 return self._copied(planned, devices)
             except CudaFailure as error:
                 raise DeviceError(
-                    f"expected to copy out of {whose}, got an error of the device, which may have "
-                    f"been reset: {error}"
+                    f"expected to copy out of {self._name()}, got an error of the device, which "
+                    f"may have been reset: {error}"
                 ) from error
             finally:
                 self._board.clear(self._place)
+
+    def _name(self) -> str:
+        return f"the segment {self.number} of worker {self._of!r} on cuda:{self._device}"
+
+    def _plan(self, span: Span) -> tuple[int, torch.dtype, list[int], int]:
+        """Return offset, dtype, shape and bytes of a span that lies in the segment."""
+        dtype = _DTYPES.get(span.dtype)
+        offset, shape, size = span.offset, span.shape, self._size
+        if dtype is not None and len(shape) <= _MOST_DIMENSIONS:
+            nbytes = math.prod(shape) * dtype.itemsize
+            is_inside = offset >= 0 and offset % _ALIGN == 0 and offset + nbytes <= size
+            if is_inside and min(shape, default=0) >= 0:
+                return offset, dtype, shape, nbytes
+        raise ProtocolViolation(
+            f"expected a tensor within the {size} bytes of {self._name()}, got one of "
+            f"{span.dtype[:40]!r} and shape {shape!r:.200} at byte {offset}"
+        )
 
     def _copied(
         self, planned: Sequence[tuple[int, torch.dtype, list[int], int]], devices: Sequence[str]
@@ -256,27 +289,25 @@ class Import:
         with cuda.on(self._device):
             stream = cuda.stream(self._device)
             cuda.wait(stream, filled)
-            is_elsewhere = False
             for (offset, dtype, shape, nbytes), device in zip(planned, devices):
                 tensor = allocated(shape, dtype, device, self._of)
                 made.append(tensor)
-                if nbytes and (tensor.device.index or 0) == self._device:
+                index = tensor.device.index or 0
+                if nbytes and index == self._device:
                     cuda.copy(tensor.data_ptr(), self._memory + offset, nbytes, stream)
                 elif nbytes:
-                    is_elsewhere = True
-                    self._copy_elsewhere(tensor, offset, nbytes)
-            if not is_elsewhere:
-                cuda.record(emptied, stream)
+                    self._copy_elsewhere(index, tensor.data_ptr(), offset, nbytes)
+            cuda.record(emptied, stream)
         return made
 
-    def _copy_elsewhere(self, tensor: torch.Tensor, offset: int, nbytes: int) -> None:
+    def _copy_elsewhere(self, device: int, to: int, offset: int, nbytes: int) -> None:
         """Copy to another device, and wait: its streams can't record the segment's event."""
-        index = tensor.device.index or 0
-        with self._cuda.on(index):
-            stream = self._cuda.stream(index)
-            self._cuda.wait(stream, self._events[0])
-            self._cuda.copy(tensor.data_ptr(), self._memory + offset, nbytes, stream)
-            torch.cuda.current_stream(index).synchronize()
+        cuda = self._cuda
+        with cuda.on(device):
+            stream = cuda.stream(device)
+            cuda.wait(stream, self._events[0])
+            cuda.copy(to, self._memory + offset, nbytes, stream)
+            cuda.drain(stream)
 
     def close(self) -> None:
         """Undo the mapping; the sender may free the memory then."""
@@ -284,33 +315,43 @@ class Import:
             if self._is_closed:
                 return
             self._is_closed = True
-            with self._cuda.on(self._device):
-                if self._use:
-                    self._cuda.synchronize(self._events[1])
-                for event in self._events:
-                    self._cuda.close_event(event)
-                self._cuda.close_memory(self._memory)
+            cuda = self._cuda
+            steps = [partial(cuda.synchronize, self._events[1])] if self._use else []
+            steps += [partial(cuda.close_event, event) for event in self._events]
+            _give_back(cuda, self._device, [*steps, partial(cuda.close_memory, self._memory)])
 
 
-def _plan(span: Span, size: int, whose: str) -> tuple[int, torch.dtype, list[int], int]:
-    """Return offset, dtype, shape and bytes of a span that lies in a segment of that size."""
-    dtype: Any = getattr(torch, span.dtype, None)
-    shape = span.shape
-    if isinstance(dtype, torch.dtype) and len(shape) <= _MOST_DIMENSIONS:
-        nbytes = math.prod(shape) * dtype.itemsize
-        is_aligned = span.offset >= 0 and span.offset % _ALIGN == 0
-        if is_aligned and min(shape, default=0) >= 0 and span.offset + nbytes <= size:
-            return span.offset, dtype, shape, nbytes
-    raise ProtocolViolation(
-        f"expected a tensor within the {size} bytes of {whose}, got one of {span.dtype[:40]!r} and "
-        f"shape {shape!r:.200} at byte {span.offset}"
-    )
+def _give_back(cuda: Runtime, device: int, steps: Sequence[Callable[[], None]]) -> None:
+    """Take all the steps, also those after one that fails.
+
+    A device that was reset refuses them: what was there is gone with it.
+    """
+    with cuda.on(device):
+        for step in steps:
+            with suppress(CudaFailure):
+                step()
+
+
+@lru_cache(64)
+def _named(device: str) -> torch.device | None:
+    """Return a device by its name; None for those others of PyTorch's that hold no numbers."""
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        return None
+    return found if found.type in ("cpu", "cuda") else None
 
 
 def allocated(shape: list[int], dtype: torch.dtype, device: str, of: str) -> torch.Tensor:
     """Return memory for a tensor from worker `of`; DeviceError if there is none."""
+    place = _named(device)
+    if place is None:
+        raise ProtocolViolation(
+            f"expected worker {of!r} to name a device of CUDA for a torch tensor, got "
+            f"{device[:40]!r}"
+        )
     try:
-        return torch.empty(shape, dtype=dtype, device=device)
+        return torch.empty(shape, dtype=dtype, device=place)
     except (RuntimeError, AssertionError) as error:
         raise DeviceError(
             f"expected room on {device!r} for a torch tensor of shape {tuple(shape)} and {dtype} "

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from telegrad.errors import ProtocolViolation
-from telegrad.interop.torch.devices.segments import allocated, checker, dense
+from telegrad.interop.torch.devices.segments import Shape, allocated, checker, dense
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
@@ -54,7 +54,7 @@ class Transfer(msgspec.Struct, array_like=True, frozen=True):
     number: int
     device: str
     dtype: str
-    shape: list[int]
+    shape: Shape
 
     def check(self) -> tuple[torch.dtype, int]:
         """Return its dtype and how many bytes it has; ProtocolViolation if it makes no sense."""
@@ -94,6 +94,8 @@ class _Partial:
     def __init__(self, nbytes: int, memory: torch.Tensor) -> None:
         self.memory = memory
         self.missing = nbytes
+        self.starts: set[int] = set()
+        """Where the pieces begin that have come, or are being copied."""
         self.since = time.monotonic()
         self.under_way: list[tuple[torch.cuda.Event, np.ndarray[Any, Any]]] = []
         """Copies to the device, and what they copy from: it must stay until they are done."""
@@ -195,7 +197,8 @@ class Staging:
         _, nbytes = header.check()
         (array,) = request.arrays
         end = start + array.nbytes
-        if array.dtype != np.uint8 or (start, end) not in pieces(nbytes):
+        is_piece = 0 <= start < nbytes and start % PIECE == 0 and end == min(start + PIECE, nbytes)
+        if array.dtype != np.uint8 or not is_piece:
             raise ProtocolViolation(
                 f"worker {frm!r} sent bytes {start} to {end} of a staged tensor of {nbytes} bytes, "
                 "which are no piece of it"
@@ -206,6 +209,13 @@ class Staging:
             if found is None:
                 memory = allocated([nbytes], torch.uint8, header.device, frm)
                 found = self._came[frm, header.number] = _Partial(nbytes, memory)
+            if start in found.starts or found.memory.nbytes != nbytes:
+                # Counted twice, it would stand for one that never came.
+                raise ProtocolViolation(
+                    f"worker {frm!r} sent bytes {start} to {end} of its staged tensor "
+                    f"{header.number} again, or of another size"
+                )
+            found.starts.add(start)
         found.copy(start, array)
         with self._lock:
             found.missing -= array.nbytes

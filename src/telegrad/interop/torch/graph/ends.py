@@ -18,8 +18,14 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from telegrad.graph import Cotangent, LeafNode, Node, NodeHooks
-from telegrad.interop.torch.bridge import Crossing, accumulator_of, from_torch, numbers
-from telegrad.interop.torch.values.arrays import CPU, raw
+from telegrad.interop.torch.bridge import (
+    Crossing,
+    accumulator_of,
+    entry_of,
+    from_torch,
+    numbers,
+)
+from telegrad.interop.torch.values.arrays import raw
 from telegrad.interop.torch.values.levels import current, is_open, primal_of, tangent_of
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.forward.levels import Tangents
@@ -66,11 +72,13 @@ def slot_of(crossing: Crossing) -> Slot:
 
 def _taken_over(cotangent: torch.Tensor, recorded: bool, for_message: bool) -> Any:
     if not recorded:
-        return raw(cotangent) if for_message else numbers(cotangent)
+        return cotangent if for_message and cotangent.is_cuda else numbers(cotangent)
     with torch.enable_grad():
         dense = cotangent if cotangent.layout is torch.strided else cotangent.to_dense()
-        plain = dense.to(CPU) if for_message else dense
-        return from_torch(plain.float() if plain.dtype is torch.bfloat16 else plain)
+        if for_message and dense.is_cuda:
+            # Not from_torch, which copies it to an array of CuPy's: a message takes it as it is.
+            return wrap(dense.detach(), entry_of(dense, keeps=False))
+        return from_torch(dense.float() if dense.dtype is torch.bfloat16 else dense)
 
 
 def _with_hooks(place: TorchEdge, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:

@@ -1,12 +1,13 @@
 """How torch tensors with a tangent travel: primal, tangent, and what mentions their level."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import torch
 
 from telegrad.distributed.contexts.dual_levels import LevelRegistry, Mention
 from telegrad.distributed.contexts.tensor_kind import CarriedDual
+from telegrad.interop.torch.devices import placement
 from telegrad.interop.torch.devices.placement import Placed
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.levels import bind, current, make_dual, tangent_of
@@ -14,6 +15,7 @@ from telegrad.rpc.wire import kinds
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.forward.levels import Level
 
+R = TypeVar("R")
 _SOME_LEVEL: Final = Level()
 """The level of all tangents of stand-ins: only the order of levels matters, and there is one."""
 
@@ -21,17 +23,10 @@ _SOME_LEVEL: Final = Level()
 class CarriedTorchDual(CarriedDual):
     """A dual torch tensor between two workers."""
 
-    __slots__ = ("device", "is_dual", "mention", "primal", "tangent")
+    __slots__ = ("is_dual", "mention", "primal", "tangent")
 
-    def __init__(
-        self,
-        primal: torch.Tensor,
-        tangent: torch.Tensor,
-        mention: Mention,
-        device: str | None = None,
-    ) -> None:
-        self.device = device
-        """Where it is to arrive, if it is not on the CPU here."""
+    def __init__(self, primal: Any, tangent: Any, mention: Mention) -> None:
+        """Carry two tensors, or what carries them to a device (``through``)."""
         self.primal = primal
         self.tangent = tangent
         self.mention = mention
@@ -61,14 +56,24 @@ def beside(tangent: Tensor) -> dict[Any, Tensor]:
 def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
     """Replace dual torch tensors by what travels."""
     for i, value in enumerate(values):
-        device, tensor = None, value
-        if isinstance(value, Placed):
-            device, tensor = value.device, value.tensor
-        if isinstance(tensor, torch.Tensor):
-            tangent = tangent_of(tensor)
-            if tangent is not None:
-                tensors.check(tensor)
-                values[i] = CarriedTorchDual(tensor, tangent, book.share(current(), to), device)
+        if isinstance(value, torch.Tensor) and (tangent := tangent_of(value)) is not None:
+            tensors.check(value)
+            mention = book.share(current(), to)
+            values[i] = CarriedTorchDual(value, tangent.detach(), mention)
+
+
+def through(values: list[Any], replace: Callable[[list[Any]], R]) -> R:
+    """Have a function replace values, and primals and tangents where they stand for such."""
+    carried = [value for value in values if type(value) is CarriedTorchDual]
+    if not carried:
+        return replace(values)
+    count = len(values)
+    given = [*values, *(each.primal for each in carried), *(each.tangent for each in carried)]
+    found = replace(given)
+    values[:] = given[:count]
+    for each, primal, tangent in zip(carried, given[count:], given[count + len(carried) :]):
+        each.primal, each.tangent = primal, tangent
+    return found
 
 
 def register() -> None:
@@ -77,15 +82,21 @@ def register() -> None:
 
 
 def _to_parts(dual: CarriedTorchDual) -> tuple[list[Any], Any]:
-    parts, facts = tensors.to_parts(dual.primal, dual.device)
-    more, tangent_facts = tensors.to_parts(dual.tangent.detach(), dual.device)
+    parts, facts = _parts_of(dual.primal)
+    more, tangent_facts = _parts_of(dual.tangent)
     return [*parts, *more], [dual.mention, len(parts), facts, tangent_facts]
+
+
+def _parts_of(value: Any) -> tuple[list[Any], Any]:
+    is_placed = type(value) is Placed
+    parts, facts = placement.to_parts(value) if is_placed else tensors.to_parts(value)
+    return parts, [is_placed, facts]
 
 
 def _from_parts(parts: list[Any], facts: Any) -> CarriedTorchDual:
     mention, count, primal, tangent = facts
-    return CarriedTorchDual(
-        tensors.from_parts(parts[:count], primal),
-        tensors.from_parts(parts[count:], tangent),
-        mention,
-    )
+    return CarriedTorchDual(_made(parts[:count], *primal), _made(parts[count:], *tangent), mention)
+
+
+def _made(parts: list[Any], is_placed: bool, facts: Any) -> Any:
+    return placement.from_parts(parts, facts) if is_placed else tensors.from_parts(parts, facts)
