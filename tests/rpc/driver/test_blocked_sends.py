@@ -87,6 +87,12 @@ def test_descriptors_that_found_no_room_leave_no_trace(unix):
         there.take_fd()
 
 
+def stop(process):
+    """Stop a process of ours; on a busy machine its threads run on for a while after the signal."""
+    os.kill(process, signal.SIGSTOP)
+    os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOWAIT)
+
+
 @pytest.mark.processes
 def test_calls_to_a_stopped_worker_time_out_although_its_socket_is_full():
     # So long that nothing but the calls' own timeouts can end them in time for this test.
@@ -95,7 +101,7 @@ def test_calls_to_a_stopped_worker_time_out_although_its_socket_is_full():
     with LocalCluster(["victim"], options=options) as cluster:
         assert rpc.rpc_sync("victim", simulated.who) == "victim"
         process = cluster.process("victim").pid
-        os.kill(process, signal.SIGSTOP)
+        stop(process)
         try:
             with pytest.raises(CallTimeout, match="did not answer 'len'"):
                 rpc.rpc_sync("victim", len, (large,), timeout=0.3)
@@ -119,7 +125,7 @@ def test_references_in_a_call_that_never_left_are_taken_back():
         worker = rpc.current_worker()
         rpc.rpc_sync("victim", simulated.who)
         process = cluster.process("victim").pid
-        os.kill(process, signal.SIGSTOP)
+        stop(process)
         try:
             with pytest.raises(CallTimeout):
                 rpc.rpc_sync("victim", len, (np.ones(UNANNOUNCED // 8),), timeout=0.2)
@@ -180,7 +186,7 @@ def test_the_end_of_a_pass_and_of_a_context_do_not_wait_for_a_stopped_worker():
             x = tg.tensor(np.ones(2), requires_grad=True)
             rpc.rpc_sync("victim", handlers.scale, (x,))
             loss = rpc.rpc_sync("b", handlers.with_failing_hook, (x,)).sum()
-            os.kill(process, signal.SIGSTOP)
+            stop(process)
             try:
                 with pytest.raises(CallTimeout):
                     rpc.rpc_sync("victim", len, (np.ones(UNANNOUNCED // 8),), timeout=0.2)
