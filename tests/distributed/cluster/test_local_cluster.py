@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.distributed import functions
-from tests.rpc.neighbours import eventually
+from tests.rpc.neighbours import directory_of, eventually
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, NotInitialized, UnknownWorker, UsageError, WorkerLost
@@ -123,7 +123,7 @@ def test_nothing_is_left_after_the_cluster():
     with LocalCluster(["one"], me="alone") as small:
         rpc.rpc_sync("one", np.negative, (np.ones(200_000),))
         child = small.process("one")
-        directory = small._directory.path
+        directory = directory_of(small.worker)
         assert process.num_fds() > before
     assert child.returncode == 0
     assert not os.path.exists(directory)
@@ -412,6 +412,6 @@ def test_workers_share_the_cores_unless_a_number_of_threads_was_chosen(chosen, m
 
 
 def test_many_workers_have_longer_to_come_up_unless_it_is_said():
-    assert LocalCluster(2)._start_timeout == 62
-    assert LocalCluster(200)._start_timeout == 260
-    assert LocalCluster(200, start_timeout=5)._start_timeout == 5
+    assert LocalCluster(2).start_timeout == 62
+    assert LocalCluster(200).start_timeout == 260
+    assert LocalCluster(200, start_timeout=5).start_timeout == 5
