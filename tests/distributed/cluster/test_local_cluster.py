@@ -172,6 +172,7 @@ def test_large_sends_to_a_stopped_worker_end_too():
             rpc.rpc_sync("sleeper", np.negative, (np.ones(5_000_000),))
         with pytest.raises(WorkerLost, match="'sleeper' was lost: it did not answer"):
             rpc.rpc_sync("sleeper", functions.who)
+        small.process("sleeper").kill()
 
 
 def test_without_unix_sockets_and_shared_memory_it_works_over_tcp():
