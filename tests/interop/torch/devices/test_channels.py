@@ -22,11 +22,7 @@ DEVICES = ("cpu",) * 8
 
 
 class End(Channels):
-    """One that shows the runtime it was given."""
-
-    def __init__(self, worker, cuda):
-        super().__init__(worker, cuda)
-        self.cuda = cuda
+    """One that shows its segments."""
 
     def segments(self):
         """Those for `b`."""
