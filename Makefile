@@ -24,8 +24,9 @@ BYTECODE := PYTHONDONTWRITEBYTECODE=
 demo: $(LIBRARY)
 	$(BIN)/python -m telegrad.demo
 
+# Two processes share the tests, file by file: while one waits for its workers, the other goes on.
 test: lint
-	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest
+	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Chaos on real processes; what it did is in build/soak. SEED=... makes the same choices again.
 soak: $(ALL)

@@ -1,4 +1,4 @@
-"""Profiles of the property-based tests, and when the garbage collector runs.
+"""Profiles of the property-based tests, the order, and when the garbage collector runs.
 
 By default Hypothesis draws the same examples on every run; ``--hypothesis-profile=large`` draws
 many more, and fresh ones.
@@ -15,6 +15,11 @@ settings.register_profile(
     "large", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same-every-time")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: last, one of two processes would run it alone."""
+    items.sort(key=lambda item: "tests/torch/pytorch_own" not in item.nodeid)
 
 
 def pytest_collection_finish() -> None:

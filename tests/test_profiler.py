@@ -284,9 +284,11 @@ def test_calls_that_timed_out_or_lost_their_worker_are_recorded_up_to_then():
     with neighbours("a", "b") as (a, b):
         recording = EventLog(a)
         b.register_service("hold", lambda request: gate.wait(20))
+        # Connected before: what was not sent in time is no message.
+        assert a.rpc_sync("b", abs, (-1,)) == 1
         recording.start()
         with pytest.raises(CallTimeout):
-            a.ask_service("b", "hold", timeout=0.01)
+            a.ask_service("b", "hold", timeout=0.2)
         lost = a.outgoing.service("b", "hold", None, (), math.inf, waits=False)
         a.endpoint_lost(lost.endpoint, ConnectionError("cut"))
         with pytest.raises(WorkerLost):

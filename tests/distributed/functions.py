@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
+from tests.rpc.inside import resting
 
 from telegrad.distributed import rpc
 
@@ -55,9 +56,9 @@ def resources():
     """
     host = rpc.current_worker().host
     process = psutil.Process()
-    idle = len(host._pool._resting) + host.idle_leads()
-    shelves = host.segment_pool._shelves.values()
-    in_use = sum(not segment.is_free() for shelf in shelves for segment in shelf)
+    idle = resting(host) + host.idle_leads()
+    pool = host.segment_pool
+    in_use = len(pool) - len(pool.free())
     return process.num_threads() - idle, process.num_fds(), in_use
 
 

@@ -103,7 +103,7 @@ def join_trio(key: str, name: str) -> None:
         try:
             assert np.array_equal(rpc.rpc_sync(to, echo, args=(large,)), large)
             connection = worker.peers.find(to).outgoing.connection
-            shared = "shared memory" if worker.host.segment_pool._resident else "no shared memory"
+            shared = "shared memory" if worker.host.segment_pool.resident else "no shared memory"
             reply = f"{type(connection).__name__}, {shared}"
         except TelegradError as error:
             reply = f"{type(error).__name__}: {error}"

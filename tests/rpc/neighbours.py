@@ -1,6 +1,7 @@
 """Several workers over real sockets in one process."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -9,9 +10,10 @@ from telegrad.rpc.options import Options
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.startup import start_worker
 from telegrad.rpc.transport import PrivateDirectory
+from telegrad.rpc.transport.address import parse_addresses
 from telegrad.rpc.worker import Worker
 
-__all__ = ["eventually", "neighbours"]
+__all__ = ["directory_of", "eventually", "neighbours"]
 
 
 @contextlib.contextmanager
@@ -48,3 +50,8 @@ def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
             return False
         time.sleep(0.002)
     return True
+
+
+def directory_of(worker: Worker) -> str:
+    """Return the directory that its socket lies in."""
+    return os.path.dirname(parse_addresses(worker.address)[0].path)

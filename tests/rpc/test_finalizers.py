@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 from tests.interpreter import HAS_EAGER_COLLECTOR, needs_eager_collector
+from tests.rpc.inside import pool_of, reader_of, replace_lock
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, NotInitialized, Unserializable, UsageError, WorkerLost
@@ -119,7 +120,7 @@ def settle_another():
 
 
 def sleep(future):
-    future._sleep(0.0)
+    future.wait(0.0)
 
 
 def follow(future):
@@ -194,7 +195,7 @@ def test_the_collector_may_run_what_uses_references_while_a_thread_holds_their_l
         def use_others():
             ends.append(a.rpc_sync("b", type, (a.make_rref(2),)))
 
-        references._lock = Watched(references._lock, use_others)
+        replace_lock(references, lambda lock: Watched(lock, use_others))
         assert in_time(lambda: ends.append(a.make_rref(1).local_value()))
         assert ends == [RRef, 1]
 
@@ -204,8 +205,8 @@ def test_the_collector_may_run_what_uses_references_while_a_thread_holds_their_l
     ("holder", "use"),
     [
         (lambda host: host, lambda host: host.tidy()),
-        (lambda host: host._pool, lambda host: host.start(lambda: None)),
-        (lambda host: host._pool, lambda host: host._pool.catch_up()),
+        (pool_of, lambda host: host.start(lambda: None)),
+        (pool_of, lambda host: pool_of(host).catch_up()),
         (lambda host: host.monitor, lambda host: host.monitor.remove(None)),
         (lambda host: host.leads[0], lambda host: host.leads[0].remove(None)),
     ],
@@ -220,8 +221,7 @@ def test_the_collector_may_run_what_makes_a_call_while_a_thread_holds_a_lock_of_
             use(a.host)
             ends.append(a.rpc_async("b", len, ("ab",)).then(lambda done: done.value()).wait())
 
-        locked = holder(a.host)
-        locked._lock = Watched(locked._lock, call_back)
+        replace_lock(holder(a.host), lambda lock: Watched(lock, call_back))
         assert in_time(lambda: use(a.host))
         assert eventually(lambda: ends == [2])
 
@@ -365,7 +365,7 @@ def test_a_worker_may_be_closed_by_a_signals_handler_while_it_waits_and_says_so(
     with neighbours("a", "b") as (a, b):
         a.rpc_sync("b", len, ("",))
         b.rpc_sync("a", len, ("",))
-        interrupt(monkeypatch, a.peers.get("b").outgoing._reader, "_await_bytes", a.close)
+        interrupt(monkeypatch, reader_of(a.peers.get("b").outgoing), "_await_bytes", a.close)
         with pytest.raises(NotInitialized):
             a.rpc_sync("b", wait_for_gate)
         assert eventually(lambda: b.peers.get("a").reason == "it has shut down")
@@ -415,12 +415,17 @@ def test_a_notice_in_the_midst_of_a_frame_to_the_same_worker_is_sent_later(monke
 @needs_eager_collector
 @pytest.mark.usefixtures("_collector")
 def test_what_the_collector_frees_may_send_while_a_segment_is_taken():
-    pool, taken = SegmentPool(), []
-    pool._lock = Watched(pool._lock, lambda: taken.append(pool.take("b", 1 << 20)))
+    pool, taken, locks = SegmentPool(), [], []
+
+    def watched(lock):
+        locks.append(lock)
+        return Watched(lock, lambda: taken.append(pool.take("b", 1 << 20)))
+
+    replace_lock(pool, watched)
     assert in_time(lambda: taken.append(pool.take("b", 1 << 20)))
     # The inner one goes over the socket.
     assert [segment is None for segment in taken] == [True, False]
-    pool._lock = pool._lock.lock
+    replace_lock(pool, lambda _: locks[0])
     pool.forget("b")
     assert len(pool) == 0
 
@@ -429,7 +434,7 @@ def test_what_the_collector_frees_may_send_while_a_segment_is_taken():
 @pytest.mark.usefixtures("_collector")
 def test_a_peer_that_goes_while_a_segment_is_taken_leaves_none_behind():
     pool = SegmentPool()
-    pool._lock = Watched(pool._lock, lambda: pool.forget("b"))
+    replace_lock(pool, lambda lock: Watched(lock, lambda: pool.forget("b")))
     assert in_time(lambda: pool.take("b", 1 << 20))
     assert len(pool) == 0
 
@@ -443,7 +448,7 @@ def test_what_the_collector_frees_may_receive_while_a_segment_is_mapped():
     def adopt(peer, segment):
         segments.adopt(peer, segment.id, os.dup(segment.fd), segment.size)
 
-    segments._lock = Watched(segments._lock, lambda: adopt("c", second))
+    replace_lock(segments, lambda lock: Watched(lock, lambda: adopt("c", second)))
     assert in_time(lambda: adopt("b", first))
     assert len(segments.view("b", first.id, 8)) == len(segments.view("c", second.id, 8)) == 8
     pool.forget("b")

@@ -38,7 +38,9 @@ def call_back(to, depth):
 def test_it_has_no_address_and_no_listener(pair):
     _, b = pair
     assert b.address == ""
-    assert not b.host._listeners
+    threads = {each.name for each in threading.enumerate()}
+    assert "telegrad-listener-a" in threads
+    assert "telegrad-listener-b" not in threads
 
 
 def test_it_calls_and_is_called(pair):

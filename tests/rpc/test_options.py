@@ -76,4 +76,4 @@ def test_a_worker_keeps_as_much_shared_memory_as_it_is_told():
             large = np.ones(1 << 20)
             assert a.rpc_sync("b", np.sum, (large,)) == 1 << 20
             pool = a.host.segment_pool
-            assert eventually(lambda pool=pool, kept=kept: (pool.trim(), pool._resident)[1] <= kept)
+            assert eventually(lambda pool=pool, kept=kept: (pool.trim(), pool.resident)[1] <= kept)

@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import pool_of
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import (
@@ -290,7 +291,7 @@ def test_what_follows_from_a_call_follows_even_when_all_threads_have_ended(pair,
     monkeypatch.setattr(simulated, "GATE", [gate])
     call = pair[0].rpc_async("b", simulated.wait_for_gate)
     following = call.then(lambda done: type(done.exception()))
-    pair[0].host._pool.close(0.0)
+    pool_of(pair[0].host).close(0.0)
     pair[0].endpoint_lost(call.endpoint, ConnectionError("it broke"))
     gate.set_result("open")
     assert following.wait(5) is WorkerLost

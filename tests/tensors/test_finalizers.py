@@ -1,6 +1,7 @@
 """What the collector frees may differentiate itself, at whichever moment that is."""
 
 import pytest
+from tests.rpc.inside import replace_lock
 from tests.rpc.test_finalizers import Watched, in_time
 
 import telegrad as tg
@@ -50,7 +51,7 @@ def test_tangents_that_are_made_while_those_of_a_level_are_looked_through_go_wit
         kept.extend(Tangents({level: 1}) for _ in range(5))
 
     make_at_first = [Tangents({level: 1}) for _ in range(3)]
-    level._lock = Watched(level._lock, make)
+    replace_lock(level, lambda lock: Watched(lock, make))
     assert in_time(make)
     level.close()
     assert len(kept) == 10

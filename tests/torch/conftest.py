@@ -9,7 +9,7 @@ from tests.interop.conftest import alone
 __all__ = ["alone"]
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _runtime_directory() -> Iterator[None]:
     """Leave the home of who runs the tests alone; a socket's path must be short."""
     with tempfile.TemporaryDirectory(dir="/tmp") as short, pytest.MonkeyPatch.context() as patch:

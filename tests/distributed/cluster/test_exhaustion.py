@@ -11,6 +11,7 @@ from tests.distributed import functions, handlers
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import PeerError, WorkerLost
+from telegrad.rpc.options import Options
 
 pytestmark = [
     pytest.mark.processes,
@@ -70,7 +71,8 @@ def assert_exact():
 
 @pytest.mark.parametrize("left", range(3))
 def test_a_worker_that_lacks_descriptors_can_open_no_connection_and_says_so(left):
-    with LocalCluster(["b", "c"]):
+    # Who dials it has to give up for some of these.
+    with LocalCluster(["b", "c"], options=Options(lost_after=3.0)):
         pid = allow_files("b", left)
         with pytest.raises(WorkerLost, match="open files"):
             rpc.rpc_sync("b", rpc.rpc_sync, ("c", functions.who))

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.distributed import functions
-from tests.rpc.neighbours import eventually
+from tests.rpc.neighbours import directory_of, eventually
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, NotInitialized, UnknownWorker, UsageError, WorkerLost
@@ -123,7 +123,7 @@ def test_nothing_is_left_after_the_cluster():
     with LocalCluster(["one"], me="alone") as small:
         rpc.rpc_sync("one", np.negative, (np.ones(200_000),))
         child = small.process("one")
-        directory = small._directory.path
+        directory = directory_of(small.worker)
         assert process.num_fds() > before
     assert child.returncode == 0
     assert not os.path.exists(directory)
@@ -172,6 +172,7 @@ def test_large_sends_to_a_stopped_worker_end_too():
             rpc.rpc_sync("sleeper", np.negative, (np.ones(5_000_000),))
         with pytest.raises(WorkerLost, match="'sleeper' was lost: it did not answer"):
             rpc.rpc_sync("sleeper", functions.who)
+        small.process("sleeper").kill()
 
 
 def test_without_unix_sockets_and_shared_memory_it_works_over_tcp():
@@ -412,6 +413,6 @@ def test_workers_share_the_cores_unless_a_number_of_threads_was_chosen(chosen, m
 
 
 def test_many_workers_have_longer_to_come_up_unless_it_is_said():
-    assert LocalCluster(2)._start_timeout == 62
-    assert LocalCluster(200)._start_timeout == 260
-    assert LocalCluster(200, start_timeout=5)._start_timeout == 5
+    assert LocalCluster(2).start_timeout == 62
+    assert LocalCluster(200).start_timeout == 260
+    assert LocalCluster(200, start_timeout=5).start_timeout == 5

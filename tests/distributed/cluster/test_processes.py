@@ -59,6 +59,8 @@ def test_a_worker_lost_before_the_pass_fails_it_by_name_and_another_can_go_on(nu
             autograd.backward(context_id, [again.sum()])
             assert autograd.get_gradients(context_id)[one].numpy().tolist() == (W * W).tolist()
         assert is_clean("main", "b", "c")
+        # The end of the cluster gives what is stopped some seconds.
+        cluster.process("victim").kill()
 
 
 @pytest.mark.parametrize("names", ["bc", "cb"])
@@ -95,6 +97,7 @@ def test_a_worker_lost_after_its_local_pass_takes_only_its_own_gradients(number)
             assert autograd.get_gradients(context_id)[one].numpy().tolist() == (W * W).tolist()
             assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == (X * W).tolist()
         assert is_clean("main", "c")
+        cluster.process("victim").kill()
 
 
 def test_passes_good_and_bad_leave_no_thread_descriptor_or_reference_behind():

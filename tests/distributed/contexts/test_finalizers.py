@@ -6,6 +6,7 @@ import pytest
 from tests.distributed import handlers
 from tests.distributed.simulated import on_workers
 from tests.interpreter import needs_eager_collector
+from tests.rpc.inside import replace_lock
 from tests.rpc.neighbours import neighbours
 from tests.rpc.test_finalizers import Cycle, Watched, in_time
 
@@ -29,7 +30,7 @@ def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_ope
         def open_context():
             found.append(contexts.open(5, None))
 
-        contexts._lock = Watched(contexts._lock, open_context)
+        replace_lock(contexts, lambda lock: Watched(lock, open_context))
         assert in_time(open_context)
         assert len(found) == 2
         assert found[0] is found[1] is contexts.get(5)
@@ -63,7 +64,7 @@ def test_the_collector_may_run_what_mentions_the_same_level_while_it_is_being_en
             given = (7, *level.depth)
             found.append(levels.share(level, "b") if shares else levels.meet([given])[0])
 
-        levels._lock = Watched(levels._lock, mention)
+        replace_lock(levels, lambda lock: Watched(lock, mention))
         assert in_time(mention)
         assert len(found) == 2
         assert found[0] == found[1]

@@ -41,11 +41,11 @@ def pair():
     ],
 )
 def test_a_malformed_answer_of_a_pass_ends_it_and_the_connection(pair, monkeypatch, said):
-    a, b = pair
+    a, _ = pair
     honest = ServiceRequest.reply
 
     def forge(request, header=None, content=()):
-        honest(request, said if request._worker is b else header, content)
+        honest(request, said if request.frm == a.info else header, content)
 
     with autograd.context() as context_id:
         x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -63,11 +63,11 @@ def test_a_malformed_answer_of_a_pass_ends_it_and_the_connection(pair, monkeypat
 
 @pytest.mark.parametrize("size", [10**12, -1, 0, 2, "x", None, True])
 def test_the_size_of_a_gradients_entry_is_compared_before_it_is_allocated(pair, monkeypatch, size):
-    a, b = pair
+    a, _ = pair
     honest = ServiceRequest.reply
 
     def forge(request, header=None, content=()):
-        if request._worker is b:
+        if request.frm == a.info:
             (message_id,) = autograd_of(a).contexts.get(context_id).sends
             header = [{}, ["b"], [[message_id, size, [], None, None, None]]]
         honest(request, header, content)

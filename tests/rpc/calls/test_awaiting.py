@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.rpc.inside import has_callbacks
 
 from telegrad.rpc.calls.future import Future
 
@@ -28,7 +29,7 @@ def test_a_loop_that_polls_a_future_leaves_nothing_at_it():
                 await asyncio.wait_for(_awaited(future), 0.001)
 
     asyncio.run(poll())
-    assert not future._callbacks
+    assert not has_callbacks(future)
     future.set_result(3)
     assert asyncio.run(_awaited(future)) == 3
 

@@ -15,6 +15,7 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import claim_reads, followers, is_being_written
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad import rpc
@@ -90,10 +91,10 @@ def follow(worker):
     link, is_over = worker.peers.get("b").outgoing, threading.Event()
 
     def lead():
-        assert eventually(lambda: bool(link._followers) or is_over.is_set())
+        assert eventually(lambda: followers(link) > 0 or is_over.is_set())
         link.give_up_read()
 
-    assert eventually(lambda: link._reads.setdefault(None, ANOTHER) == ANOTHER)
+    assert eventually(lambda: claim_reads(link, ANOTHER))
     leader = threading.Thread(target=lead)
     leader.start()
     try:
@@ -121,7 +122,7 @@ def test_a_call_may_be_interrupted_anywhere(work):
             call(a)
             link = a.peers.get("b").outgoing
             assert eventually(lambda link=link: not link.calls.open), interrupt.where
-            assert eventually(lambda link=link: not link._write.locked()), interrupt.where
+            assert eventually(lambda link=link: not is_being_written(link)), interrupt.where
             assert eventually(lambda: not Spinning._is_taken), interrupt.where
             assert not is_busy(), interrupt.where
         work(a)

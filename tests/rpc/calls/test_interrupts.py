@@ -8,7 +8,9 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.neighbours import eventually, neighbours
+from tests.rpc.inside import claim_reads, followers, is_being_written, reader_of
+from tests.rpc.neighbours import directory_of, eventually, neighbours
+from tests.rpc.test_finalizers import interrupt
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import WorkerLost
@@ -51,6 +53,10 @@ def interrupted_when(condition):
         signal.signal(signal.SIGINT, before)
 
 
+def press():
+    raise KeyboardInterrupt
+
+
 GATE = threading.Event()
 
 
@@ -77,7 +83,7 @@ def test_a_call_that_was_interrupted_while_it_was_sent_does_not_spoil_the_next()
         process = cluster.process("victim").pid
         os.kill(process, signal.SIGSTOP)
         try:
-            with interrupted_when(link._write.locked):
+            with interrupted_when(lambda: is_being_written(link)):
                 rpc.rpc_sync("victim", len, (np.ones(125_000),))
         finally:
             os.kill(process, signal.SIGCONT)
@@ -89,18 +95,14 @@ def test_a_call_that_was_interrupted_while_it_was_sent_does_not_spoil_the_next()
 
 
 @pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
-def test_descriptors_of_a_frame_that_was_interrupted_are_not_taken_for_those_of_the_next():
+def test_descriptors_of_a_frame_that_was_interrupted_are_not_taken_for_those_of_the_next(
+    monkeypatch,
+):
     with neighbours("a", "b") as (a, _):
         a.rpc_sync("b", simulated.who)
         connection = a.peers.get("b").outgoing.connection
-        send = connection._send_many
-
-        def interrupted(*_):
-            connection._send_many = send
-            raise KeyboardInterrupt
-
         # Between the descriptors, which go first, and the frame that names them.
-        connection._send_many = interrupted
+        interrupt(monkeypatch, connection, "_send_many", press)
         with pytest.raises(KeyboardInterrupt):
             a.rpc_sync("b", slices, (LARGE * 7, 0, 1))
         for i in range(3):
@@ -122,12 +124,13 @@ def test_shared_memory_that_was_being_filled_is_given_back(monkeypatch):
         with pytest.raises(TypeError):
             a.rpc_sync("b", len, ([LARGE, np.ones(LARGE.size + 1)],))
         pool = a.host.segment_pool
-        assert len(pool._free()) == len(pool) == 2
+        assert len(pool.free()) == len(pool) == 2
 
 
-def receiving_in_parts(reader, after_the_first):
+def receiving_in_parts(link, after_the_first):
     """Let nothing more come after the first part of a large frame until this was called."""
-    connection, before = reader._connection, reader.received
+    connection, reader = link.connection, reader_of(link)
+    before = reader.received
     receive = connection.recv_into_nowait
 
     def once(view):
@@ -139,21 +142,16 @@ def receiving_in_parts(reader, after_the_first):
     connection.recv_into_nowait = once
 
 
-def test_an_answer_whose_reader_was_interrupted_is_read_on_by_the_next():
+def test_an_answer_whose_reader_was_interrupted_is_read_on_by_the_next(monkeypatch):
     with neighbours("a", "b", options=Options(segments=False, spin=0.0)) as (a, _):
         a.rpc_sync("b", simulated.who)
-        reader = a.peers.get("b").outgoing._reader
-        await_bytes = reader._await_bytes
+        link = a.peers.get("b").outgoing
 
         def nothing_is_there():
-            reader._await_bytes = interrupted
+            interrupt(monkeypatch, reader_of(link), "_await_bytes", press)
             raise BlockingIOError
 
-        def interrupted(_):
-            reader._await_bytes = await_bytes
-            raise KeyboardInterrupt
-
-        receiving_in_parts(reader, nothing_is_there)
+        receiving_in_parts(link, nothing_is_there)
         large = a.rpc_async("b", np.arange, (1 << 20,))
         with pytest.raises(KeyboardInterrupt):
             large.wait()
@@ -166,13 +164,13 @@ def test_an_answer_of_which_an_interrupt_took_a_part_is_lost_and_not_read_on():
     """Nobody knows how many bytes came: what follows would be taken for them."""
     with neighbours("a", "b", options=Options(segments=False, spin=0.0)) as (a, _):
         a.rpc_sync("b", simulated.who)
-        reader = a.peers.get("b").outgoing._reader
+        link = a.peers.get("b").outgoing
 
         def take_some():
-            reader._connection.recv_into_nowait(memoryview(bytearray(1 << 10)))
+            link.connection.recv_into_nowait(memoryview(bytearray(1 << 10)))
             raise KeyboardInterrupt
 
-        receiving_in_parts(reader, take_some)
+        receiving_in_parts(link, take_some)
         large = a.rpc_async("b", np.arange, (1 << 20,))
         with pytest.raises(KeyboardInterrupt):
             large.wait()
@@ -281,14 +279,14 @@ def test_whoever_waits_besides_a_thread_that_was_interrupted_reads_on():
         link = a.peers.get("b").outgoing
         calls = [a.rpc_async("b", wait_for_gate) for _ in range(2)]
         # As if another thread did.
-        assert link._reads.setdefault(None, -1) == -1
-        with interrupted_when(lambda: len(link._followers) == 1):
+        assert claim_reads(link, -1)
+        with interrupted_when(lambda: followers(link) == 1):
             calls[0].wait()
-        assert not link._followers
+        assert followers(link) == 0
         assert not link._waiting
         waiting = threading.Thread(target=calls[1].wait)
         waiting.start()
-        assert eventually(lambda: len(link._followers) == 1)
+        assert eventually(lambda: followers(link) == 1)
         link.give_up_read()
         GATE.set()
         waiting.join(10)
@@ -303,7 +301,7 @@ def test_three_threads_may_wait_for_one_future():
         threads = [threading.Thread(target=lambda: values.append(call.wait())) for _ in range(3)]
         for thread in threads:
             thread.start()
-        assert eventually(lambda: len(link._followers) == 2)
+        assert eventually(lambda: followers(link) == 2)
         GATE.set()
         for thread in threads:
             thread.join(20)
@@ -314,7 +312,7 @@ def test_three_threads_may_wait_for_one_future():
 def test_a_cluster_whose_end_was_interrupted_leaves_no_process_and_no_directory():
     with LocalCluster(["stuck"]) as cluster:
         process, worker = cluster.process("stuck"), cluster.worker
-        directory = cluster._directory.path
+        directory = directory_of(worker)
         os.kill(process.pid, signal.SIGSTOP)
         with interrupted_when(lambda: worker.closed and not worker.host.monitor._thread.is_alive()):
             cluster.close()
@@ -325,7 +323,7 @@ def test_a_cluster_whose_end_was_interrupted_leaves_no_process_and_no_directory(
 def test_a_shutdown_that_was_interrupted_leaves_no_directory(monkeypatch):
     meeting = Meeting("tcp://127.0.0.1:0", ClusterKey.fresh(), None)
     api.join("alone", rank=0, world_size=1, meeting=meeting)
-    directory = api._membership._directory.path
+    directory = directory_of(api.current_worker())
     close = Pool.close
 
     def interrupted(pool, timeout):

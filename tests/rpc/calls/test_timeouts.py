@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import sleepers
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed import LocalCluster, rpc
@@ -98,7 +99,7 @@ def poll(future):
 def test_polling_a_future_leaves_no_locks_behind():
     future = Future()
     poll(future)
-    assert not future._sleepers
+    assert sleepers(future) == 0
 
 
 def test_polling_in_a_handler_leaves_no_locks_behind():
@@ -109,7 +110,7 @@ def test_polling_in_a_handler_leaves_no_locks_behind():
 def sleepers_after_polling():
     future = Future()
     poll(future)
-    return len(future._sleepers)
+    return sleepers(future)
 
 
 def test_polling_a_call_while_another_thread_reads_leaves_no_locks_behind():
@@ -119,9 +120,9 @@ def test_polling_a_call_while_another_thread_reads_leaves_no_locks_behind():
         reader.start()
         assert eventually(lambda: bool(a.peers.get("b").outgoing._reads))
         # The gate opens for those who wait at it.
-        assert eventually(lambda: simulated.GATE[0]._sleepers)
+        assert eventually(lambda: sleepers(simulated.GATE[0]) > 0)
         poll(call)
-        left = list(call._sleepers or ())
+        left = sleepers(call)
         b.rpc_sync("b", simulated.open_gate)
         reader.join()
-        assert left == []
+        assert left == 0

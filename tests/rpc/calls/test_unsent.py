@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import is_being_written
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import UsageError
@@ -17,7 +18,7 @@ LARGE = np.ones(SMALLEST_SEGMENT // 8)
 
 def all_free(worker):
     pool = worker.host.segment_pool
-    return len(pool._free()) == len(pool) > 0
+    return len(pool.free()) == len(pool) > 0
 
 
 @shares_memory
@@ -46,7 +47,7 @@ def test_a_frame_whose_rest_nobody_can_send_ends_the_connection_and_not_all_othe
         a.host.start = fail
         with pytest.raises(RuntimeError, match="can't start new thread"):
             a.rpc_sync("b", simulated.who)
-        assert not link._write.locked()
+        assert not is_being_written(link)
         assert a.rpc_sync("b", simulated.who) == "b"
 
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import sleepers
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.rpc.calls.future import Future
@@ -78,7 +79,7 @@ def test_a_request_that_fails_its_thread_leaves_the_lead_to_the_thread_that_has_
     monkeypatch.setattr(simulated, "GATE", [gate])
     with neighbours("a", "b") as (a, b):
         call = a.rpc_async("b", simulated.wait_for_gate)
-        assert eventually(lambda: bool(gate._sleepers))
+        assert eventually(lambda: sleepers(gate) > 0)
         # Another thread reads and serves this, and reads on.
         assert a.rpc_sync("b", simulated.who) == "b"
         lead = b.host.leads[0]

@@ -11,6 +11,7 @@ import pytest
 from tests.distributed import handlers
 from tests.rpc import simulated
 from tests.rpc.connected import connected, identities, mint_cluster, receive_exactly
+from tests.rpc.inside import has_kept, is_being_written, writing
 from tests.rpc.neighbours import eventually, neighbours
 
 import telegrad as tg
@@ -146,15 +147,12 @@ def test_a_notice_that_finds_no_room_is_left_for_later_and_the_next_does_not_wai
         b.register_service("news", lambda request: came.append(request.header), inline=True)
         a.notify_service("b", "news", 0)
         link = a.peers.get("b").outgoing
-        link._write.acquire()
-        try:
+        with writing(link):
             for i in range(1, 4):
                 a.notify_service("b", "news", i)
             assert len(link.outbox) == 3
             # Those who look after the links try in vain, and don't wait either.
             a.run_timers(a.host.now() + 1.0)
-        finally:
-            link._write.release()
         # Whoever comes now need not queue behind them.
         a.notify_service("b", "news", 4)
         a.run_timers(a.host.now() + 10.0)
@@ -166,14 +164,11 @@ def test_notices_that_found_no_room_go_with_a_peer_that_is_lost():
     with neighbours("a", "b", options=Options(segments=False)) as (a, b):
         a.notify_service("b", "autograd.none", 0)
         link = a.peers.get("b").outgoing
-        link._write.acquire()
-        try:
+        with writing(link):
             a.notify_service("b", "autograd.none", 1)
             assert len(link.outbox) == 1
             b.close()
             assert eventually(lambda: not link.outbox and link.closed)
-        finally:
-            link._write.release()
 
 
 @pytest.mark.processes
@@ -206,12 +201,8 @@ def test_a_timeout_while_another_thread_sends_leaves_that_send_alone():
     with neighbours("a", "b", options=Options(segments=False)) as (a, _):
         a.rpc_sync("b", simulated.who)
         link = a.peers.get("b").outgoing
-        link._write.acquire()
-        try:
-            with pytest.raises(CallTimeout, match="worker 'b' did not take 'who'"):
-                a.rpc_sync("b", simulated.who, timeout=0.05)
-        finally:
-            link._write.release()
+        with writing(link), pytest.raises(CallTimeout, match="worker 'b' did not take 'who'"):
+            a.rpc_sync("b", simulated.who, timeout=0.05)
         assert a.rpc_sync("b", simulated.who) == "b"
 
 
@@ -221,13 +212,10 @@ def test_whoever_reads_does_not_wait_to_answer_a_ping():
         link = b.peers.get("a").incoming
         ping = Frame(PING, 0, 0, 0, b"", ())
         reader = threading.Thread(target=b.receive, args=(link, ping), daemon=True)
-        link._write.acquire()
-        try:
+        with writing(link):
             reader.start()
             reader.join(10)
             assert not reader.is_alive()
-        finally:
-            link._write.release()
 
 
 class EndsMeanwhile:
@@ -272,7 +260,7 @@ def test_the_rest_of_a_frame_that_a_closing_worker_drops_keeps_neither_lock_nor_
 
         link.connection.send_small = lambda *_: Unsent(rest(), True)
         assert not link.send(Frame(PING), -math.inf)
-        assert not link._write.locked()
+        assert not is_being_written(link)
         assert link.connection.fileno() == -1
 
 
@@ -297,6 +285,6 @@ def test_a_send_that_has_to_wait_sends_what_was_kept_for_others_first(is_broken,
         monkeypatch.setattr(one.connection, "send_small", is_full)
         monkeypatch.setattr(a.host, "about_to_wait", leave_lead)
         assert a.rpc_sync("b", simulated.who) == "b"
-        assert not other._kept
+        assert not has_kept(other)
         assert eventually(lambda: (a.peers.get("c").lost is not None) == is_broken)
         assert not is_busy()

@@ -188,7 +188,7 @@ def test_shared_memory_of_a_refused_request_is_not_taken_for_that_of_the_next():
         for i in range(4):
             assert a.rpc_sync("b", first_of, (np.full(MB // 16, float(i)),)) == i
         pool = a.host.segment_pool
-        assert eventually(lambda: len(pool._free()) == len(pool)), "what was refused goes back"
+        assert eventually(lambda: len(pool.free()) == len(pool)), "what was refused goes back"
 
 
 def test_answers_are_not_held_up_by_what_fills_the_caller():

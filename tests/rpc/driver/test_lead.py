@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.interpreter import IS_LOCKED
 from tests.rpc import simulated
+from tests.rpc.inside import has_kept, pool_of, reader_of, sleepers, writing
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout
@@ -72,7 +73,7 @@ def test_one_thread_serves_all_peers_or_one_a_processor_where_they_run_side_by_s
         threads = {each.rpc_sync("a", note, ("",)) for _ in range(50) for each in (b, *others)}
         count = 1 if IS_LOCKED else min(3, os.cpu_count())
         assert len(threads) == len(a.host.leads) == count
-        assert a.host._pool.at_work() == count
+        assert pool_of(a.host).at_work() == count
 
 
 def test_leads_have_as_many_links_each_and_no_more_than_handlers_may_run(monkeypatch):
@@ -115,11 +116,11 @@ def test_an_answer_that_is_kept_just_after_the_turn_has_ended_goes_all_the_same(
     with neighbours("a", "b", options=Options(lost_after=1000.0)) as (a, b):
         b.rpc_sync("a", simulated.who)
         assert eventually(a.host.leads[0].is_idle)
-        (link,) = a.host.leads[0]._links.values()
+        link = a.peers.get("b").incoming
         link._kept = Late(link)
         link.cork()
         link.send(Frame(ANSWER, 0, 1 << 40, 0, b"", ()))
-        assert eventually(lambda: not link._kept)
+        assert eventually(lambda: not has_kept(link))
         assert b.rpc_sync("a", simulated.who) == "a"
 
 
@@ -135,7 +136,7 @@ def test_whoever_leads_looks_as_long_for_requests_as_it_is_told_to_on_a_link():
 def test_a_request_that_waits_gives_the_lead_up_and_has_it_again(patient):
     with neighbours("a", "b", "c") as (a, b, c):
         waiting = b.rpc_async("a", simulated.wait_for_gate)
-        assert eventually(lambda: not a.host.leads[0].turn and not a.host.leads[0]._leader)
+        assert eventually(lambda: not a.host.leads[0].turn and not a.host.leads[0].is_idle())
         assert c.rpc_sync("a", simulated.who) == "a"
         c.rpc_sync("a", simulated.open_gate)
         assert waiting.wait() == "open"
@@ -190,7 +191,7 @@ def test_what_a_thread_read_and_was_interrupted_in_receiving_is_left_to_whoever_
         a.rpc_sync("b", simulated.who)
         link = b.peers.get("a").incoming
         assert eventually(lambda: link._claim_read(-1))
-        link._reader.put_back(Frame(NOTICE, header=seal_message("told", None, ())[0]))
+        reader_of(link).put_back(Frame(NOTICE, header=seal_message("told", None, ())[0]))
         link.give_up_read()
         assert told.wait(10)
 
@@ -282,7 +283,7 @@ def test_a_turn_whose_lead_was_taken_before_it_began_keeps_nothing():
         b.rpc_sync("a", simulated.who)
         leads = a.host.leads[0]
         assert eventually(leads.is_idle)
-        (link,) = leads._links.values()
+        link = a.peers.get("b").incoming
         assert not leads._keep(link, threading.get_ident())
         assert not link._is_corked
 
@@ -339,7 +340,7 @@ def test_answers_of_one_turn_leave_together(patient, monkeypatch):
 def test_answers_that_were_kept_do_not_wait_for_a_slow_request_behind_them():
     with neighbours("a", "b") as (_, b):
         first = b.rpc_async("a", simulated.wait_for_gate)
-        assert eventually(lambda: bool(simulated.GATE) and bool(simulated.GATE[-1]._sleepers))
+        assert eventually(lambda: bool(simulated.GATE) and sleepers(simulated.GATE[-1]) > 0)
         quick = [b.rpc_async("a", note, ("quick",)) for _ in range(3)]
         slow = b.rpc_async("a", block)
         wait_all(quick, timeout=20)
@@ -354,8 +355,7 @@ def test_a_peer_that_does_not_read_its_answers_keeps_nobody_else():
         b.rpc_sync("a", simulated.who)
         link = a.peers.get("b").incoming
         # As if something were being sent that b does not take.
-        link._write.acquire()
-        try:
+        with writing(link):
             small = [b.rpc_async("a", note, ("b",)) for _ in range(50)]
             big = [b.rpc_async("a", large) for _ in range(20)]
             for _ in range(20):
@@ -363,10 +363,8 @@ def test_a_peer_that_does_not_read_its_answers_keeps_nobody_else():
             # None of b's requests that could still run keeps a thread, but for a few.
             assert eventually(lambda: len(RAN) == 50)
             assert a.host.handlers.running <= 8
-        finally:
-            link._write.release()
-            # As whoever sends does after that.
-            link.flush()
+        # As whoever sends does after that.
+        link.flush()
         wait_all(small)
         assert {each.shape for each in wait_all(big)} == {(1 << 20,)}
 
@@ -404,7 +402,7 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
     with neighbours("a", "b", options=Options(lost_after=600)) as (a, b):
         assert a.rpc_sync("b", simulated.who) == "b"
         served = b.peers.get("a").incoming
-        reader, lead = served._reader, b.host.leads[0]
+        reader, lead = reader_of(served), b.host.leads[0]
         read, is_first = reader.read, [True]
 
         def read_slowly(deadline):

@@ -4,6 +4,7 @@ import sys
 import threading
 
 import numpy as np
+from tests.rpc.inside import pool_of, resting
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.rpc.current import current_worker
@@ -151,9 +152,11 @@ def test_workers_go_on_after_the_system_gave_no_threads_for_a_while(monkeypatch)
     system = NoThreads(monkeypatch)
     with neighbours("a", "b", options=Options(lost_after=3.0)) as (a, b):
         assert a.rpc_sync("b", ask_back, ("a", 1)) == 2
-        assert eventually(lambda: not a.host._pool._resting and not b.host._pool._resting)
+        assert eventually(lambda: not resting(a.host) and not resting(b.host))
         system.refuses = True
         calls = [a.rpc_async("b", ask_back, ("a", n)) for n in range(8)]
-        assert eventually(lambda: a.host._pool.late or b.host._pool.late or calls[-1].done())
+        assert eventually(
+            lambda: any(pool_of(each.host).late for each in (a, b)) or calls[-1].done()
+        )
         system.refuses = False
         assert [call.wait() for call in calls] == list(range(1, 9))

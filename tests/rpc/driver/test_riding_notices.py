@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import has_kept
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout
@@ -62,7 +63,7 @@ def test_it_goes_before_another_worker_is_asked(workers):
     a, _, _, notes = workers
     ride(a, 1)
     a.rpc_sync("c", simulated.who)
-    assert not a.peers.get("b").outgoing._kept
+    assert not has_kept(a.peers.get("b").outgoing)
     assert eventually(lambda: notes == [1])
 
 
@@ -72,7 +73,7 @@ def test_it_goes_before_an_answer(workers):
     c.ask_service("a", "ride")
     # That was a service's answer; a call's comes after the notice.
     c.rpc_sync("a", simulated.who)
-    assert not a.peers.get("b").outgoing._kept
+    assert not has_kept(a.peers.get("b").outgoing)
     assert eventually(lambda: notes == [1])
 
 

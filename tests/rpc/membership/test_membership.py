@@ -54,7 +54,7 @@ def members(*names, quiet=()):
 
 def start_again(threads, rank_0, options=None):
     """Return the membership of another worker named b, in the place of the one before."""
-    meeting = Meeting(rank_0.roster._rendezvous.address, rank_0.worker.host.identity.key)
+    meeting = Meeting(rank_0.roster.place.address, rank_0.worker.host.identity.key)
     joining = threads.submit(Membership, "b", 1, 2, options or Options(), meeting, lambda _: None)
     return joining.result(PATIENCE)
 
@@ -66,7 +66,7 @@ def test_rank_0_waits_for_a_worker_that_it_lost_and_met_again():
         assert eventually(lambda: b.worker.peers.get("a").lost is not None)
         assert b.worker.rpc_sync("a", simulated.who) == "a"
         leaving = threads.submit(a.leave, PATIENCE)
-        assert eventually(lambda: bool(a._leaving._tokens) or leaving.done())
+        assert eventually(lambda: bool(a.leaving.tokens) or leaving.done())
         assert b.worker.rpc_sync("a", simulated.who) == "a"
         assert not leaving.done(), "b still works, and calls a"
         b.leave(PATIENCE)
@@ -77,12 +77,12 @@ def test_rank_0_waits_for_a_worker_that_was_started_again_and_has_not_met_it_yet
     with members("a", "b") as (threads, a, b):
         assert a.worker.rpc_sync("b", simulated.who) == "b"
         b.close()
-        assert eventually(lambda: "b" in a._leaving._lost)
+        assert eventually(lambda: "b" in a.leaving.gone)
         after = start_again(threads, a)
         try:
-            assert eventually(lambda: "b" not in a._leaving._lost)
+            assert eventually(lambda: "b" not in a.leaving.gone)
             leaving = threads.submit(a.leave, PATIENCE)
-            assert eventually(lambda: bool(a._leaving._tokens) or leaving.done())
+            assert eventually(lambda: bool(a.leaving.tokens) or leaving.done())
             assert not leaving.done(), "b has not reported"
             after.leave(PATIENCE)
             leaving.result(PATIENCE)
@@ -94,7 +94,7 @@ def test_the_meeting_place_is_closed_before_anyone_is_told_to_go():
     with members("a", "b") as (threads, a, b):
         leaving = threads.submit(a.leave, PATIENCE)
         b.leave(PATIENCE)
-        assert a.roster._rendezvous._closed
+        assert a.roster.place.closed
         leaving.result(PATIENCE)
 
 
@@ -143,11 +143,11 @@ def test_a_second_job_does_not_displace_a_worker_that_lives_but_one_that_ended()
 def test_another_at_the_address_of_one_that_ended_is_not_taken_for_it():
     with members("a", "b") as (_, a, b):
         roster = a.roster
-        (joined,) = (each for each in roster._rendezvous.everyone() if each.name == "b")
-        assert roster._is_alive(joined)
-        assert not roster._is_alive(msgspec.structs.replace(joined, incarnation=1))
+        (joined,) = (each for each in roster.place.everyone() if each.name == "b")
+        assert roster.is_alive(joined)
+        assert not roster.is_alive(msgspec.structs.replace(joined, incarnation=1))
         b.close()
-        assert not roster._is_alive(joined)
+        assert not roster.is_alive(joined)
 
 
 def test_a_worker_that_listens_nowhere_joins_is_called_and_leaves_with_the_others():

@@ -218,7 +218,7 @@ def test_too_few_at_a_board_are_named_and_so_is_who_came_with_another_key(board_
         assert not joining.done()
         # One that stays, since it came with its own others.
         held = BoardRoster(meeting.board, meeting.key)
-        held._post(Came(Card("b", 1, 2, "unix:///nowhere", 7)))
+        held.post(Came(Card("b", 1, 2, "unix:///nowhere", 7)))
 
     with ThreadPoolExecutor() as threads:
         joining = threads.submit(board_world.join, "a", 0, 2, join_timeout=3)
@@ -232,7 +232,7 @@ def test_too_few_at_a_board_are_named_and_so_is_who_came_with_another_key(board_
 def test_what_is_no_entry_and_who_died_with_another_key_are_passed_over(board_world):
     meeting = board_world.meeting()
     meeting.board.post("sömething else")
-    BoardRoster(meeting.board, ClusterKey.fresh())._post(Came(Card("x", 0, OPEN, "unix:///n", 7)))
+    BoardRoster(meeting.board, ClusterKey.fresh()).post(Came(Card("x", 0, OPEN, "unix:///n", 7)))
     assert names(board_world.join("a", 0)) == ["a"]
     meeting.board.close()
 
@@ -241,7 +241,7 @@ def test_a_life_that_is_over_is_not_met_again_though_its_process_goes_on(board_w
     a, b = board_world.join("a", 0), board_world.join("b", 1)
     assert a.worker.rpc_sync("b", simulated.who) == "b"
     # As if it had been stopped: another takes its place, then it wakes up.
-    a.roster._on_change = None
+    a.roster.follow(lambda _: None)
     membership_module.forget(a.worker, "b")
     assert "b" not in names(a)
     with pytest.raises(WorkerLost):
@@ -252,8 +252,7 @@ def test_a_life_that_is_over_is_not_met_again_though_its_process_goes_on(board_w
 def test_changes_are_told_in_order_and_not_after_the_end(board_world):
     seen = []
     a = board_world.join("a", 0)
-    tell = a.roster._on_change
-    a.roster.follow(lambda change: (seen.append(change), tell(change)))
+    a.watchers.append(seen.append)
     b = board_world.join("b", 1)
     b.close()
     assert eventually(lambda: len(seen) == 2)

@@ -30,12 +30,15 @@ def identity(name, key=KEY, incarnation=1):
 
 @pytest.fixture
 def place():
-    returned, alive = [], []
-    me = joining("ps", 0)
+    returned, me = [], joining("ps", 0)
     meeting = Rendezvous(
-        "tcp://127.0.0.1:0", identity("ps"), me, returned.append, alive.__contains__
+        "tcp://127.0.0.1:0",
+        identity("ps"),
+        me,
+        returned.append,
+        lambda member: member in meeting.alive,
     )
-    meeting.returned, meeting.alive = returned, alive
+    meeting.returned, meeting.alive = returned, []
     yield meeting
     meeting.close()
 
@@ -100,12 +103,13 @@ def test_of_two_that_come_back_at_once_one_is_let_in(place):
     place.wait(10)
     both = threading.Barrier(2)
 
-    def is_alive(member):
-        if member.incarnation == 1:
-            both.wait(10)
-        return member.incarnation != 1
+    class Alive:
+        def __contains__(self, member):
+            if member.incarnation == 1:
+                both.wait(10)
+            return member.incarnation != 1
 
-    place._is_alive = is_alive
+    place.alive = Alive()
     (one, first), (two, second) = (go(place, "t1", 2, incarnation=i) for i in (7, 8))
     first.join(10)
     second.join(10)

@@ -145,7 +145,7 @@ def outcome(walked):
         walked.dialling is not None,
         at.get(id(session.outgoing)),
         at.get(id(session.incoming)),
-        session._greeted,
+        session.place,
         min(session.opened, 9),
         session.given_up,
         session.lost is None,
@@ -175,13 +175,13 @@ def test_every_sequence_of_events_keeps_the_laws():
 
 def test_all_transitions_of_the_table_are_taken_and_no_other(monkeypatch):
     taken = set()
-    step = Session._step
+    step = Session.step
 
     def note(session, event):
         taken.add((event, session.phase))
         step(session, event)
 
-    monkeypatch.setattr(Session, "_step", note)
+    monkeypatch.setattr(Session, "step", note)
     test_every_sequence_of_events_keeps_the_laws()
     possible = {
         (event, phase) for event, row in TRANSITIONS.items() for phase, to in row.items() if to
@@ -191,7 +191,7 @@ def test_all_transitions_of_the_table_are_taken_and_no_other(monkeypatch):
 
 def test_an_event_that_can_not_come_is_told_of():
     with pytest.raises(InternalError, match=r"BREAK can't come for 'b' in Phase\.UNKNOWN"):
-        Session(WorkerInfo("b", 1, 1))._step(Event.BREAK)
+        Session(WorkerInfo("b", 1, 1)).step(Event.BREAK)
 
 
 def test_of_an_incarnation_that_another_has_replaced_nothing_is_new():
@@ -352,7 +352,7 @@ class World:
                     session.phase,
                     *(self.ends.index(each) for each in session.connections()),
                     session.outgoing is None,
-                    session._greeted,
+                    session.place,
                     session.opened,
                     session.given_up,
                 )

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import writing
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, NotInitialized, UsageError, WorkerLost
@@ -103,13 +104,10 @@ def test_a_method_that_was_not_taken_in_time_is_named(verb):
         reference = a.remote("b", Box)
         assert eventually(reference.confirmed_by_owner)
         link = a.peers.get("b").outgoing
-        link._write.acquire()
-        try:
+        with writing(link):
             result = getattr(reference, verb)(timeout=0.05).open()
             with pytest.raises(CallTimeout, match=rf"did not take .open\(\) of {reference!r}"):
                 result.wait() if verb == "rpc_async" else result.to_here()
-        finally:
-            link._write.release()
 
 
 @pytest.mark.parametrize("owner", ["a", "b"])
@@ -196,7 +194,7 @@ class FlushedMeanwhile(collections.deque):
     def popleft(self):
         if len(self) == 1 and self.references is not None:
             references, self.references = self.references, None
-            references._flush()
+            references.flush()
         return super().popleft()
 
 
@@ -207,7 +205,7 @@ def test_references_are_given_back_though_two_threads_do_it_at_once():
         noted = a.references._released = FlushedMeanwhile()
         noted.extend((False, handle._fork) for handle in handles)
         noted.references = a.references
-        a.references._flush()
+        a.references.flush()
         assert eventually(lambda: b.references.counts()["owned"] == 0)
 
 

@@ -5,6 +5,7 @@ import sys
 import msgspec
 import pytest
 from tests.rpc.connected import connected, hosting
+from tests.rpc.inside import socket_of
 
 from telegrad.errors import AuthenticationFailed, UsageError
 from telegrad.rpc.security.keyed_credentials import KeyedCredentials
@@ -23,7 +24,7 @@ def identity(name: str, key: ClusterKey = KEY) -> Identity:
 def test_workers_with_one_key_come_together_under_tls_1_3_by_their_names() -> None:
     with connected(ADDRESS, identity("ps"), identity("trainer")) as (dialled, accepted):
         assert (dialled.peer_name, accepted.peer_name) == ("ps", "trainer")
-        sock = dialled._socket  # type: ignore[attr-defined]
+        sock = socket_of(dialled)
         assert sock.version() == "TLSv1.3"
         assert certified_name(sock) == "ps"
 

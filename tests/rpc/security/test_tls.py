@@ -19,6 +19,7 @@ from tests.rpc.connected import (
     receive,
     receive_exactly,
 )
+from tests.rpc.inside import socket_of, unproved
 from tests.rpc.neighbours import eventually
 
 from telegrad.errors import AuthenticationFailed, ProtocolViolation, Refused, UsageError
@@ -51,7 +52,7 @@ def test_certified_workers_come_together_under_tls_1_3(cluster: dict[str, Identi
     with connected(ADDRESS, cluster["ps"], cluster["trainer"]) as (dialled, accepted):
         assert accepted.peer_name == "trainer"
         assert not dialled.same_host
-        assert dialled._socket.version() == "TLSv1.3"  # type: ignore[attr-defined]
+        assert socket_of(dialled).version() == "TLSv1.3"
 
 
 def test_a_certificate_of_another_cluster_is_refused(
@@ -225,7 +226,7 @@ def test_who_is_refused_is_told_so_each_time_and_closed(
         for _ in range(20):
             with pytest.raises(AuthenticationFailed, match=r"TLS failed .*ALERT"):
                 connect(host.address, identity=foreign, expect="ps")
-        assert eventually(lambda: not host.listener._openings)
+        assert eventually(lambda: not unproved(host.listener))
 
 
 def test_a_reader_and_writers_share_a_connection(cluster: dict[str, Identity]) -> None:
@@ -259,14 +260,14 @@ def test_a_finalizer_may_send_where_it_interrupted_a_thread_that_receives(
     cluster: dict[str, Identity], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connected(ADDRESS, cluster["ps"], cluster["trainer"]) as (dialled, accepted):
-        recv_into = dialled._socket.recv_into  # type: ignore[attr-defined]
+        recv_into = socket_of(dialled).recv_into
 
         def interrupted(buffer: memoryview) -> int:
             monkeypatch.undo()
             dialled.send([b"ping"])
             return int(recv_into(buffer))
 
-        monkeypatch.setattr(dialled._socket, "recv_into", interrupted)  # type: ignore[attr-defined]
+        monkeypatch.setattr(socket_of(dialled), "recv_into", interrupted)
         received = bytearray(4)
         accepted.send([b"pong"])
         receiving = threading.Thread(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.rpc.connected import PATIENCE, Clock, hosting, identities, mint_cluster
+from tests.rpc.inside import sleepers
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, NotInitialized, WorkerLost
@@ -61,7 +62,7 @@ def test_a_failed_dialling_is_told_to_all_who_waited_for_it() -> None:
             dialled, _ = silent.accept()
             attempt = a.peers.find("b").attempt
             assert isinstance(attempt, Future)
-            assert eventually(lambda: len(attempt._sleepers or ()) == count - 1)
+            assert eventually(lambda: sleepers(attempt) == count - 1)
             # Whoever dials again is not answered.
             dialled.close()
             errors = [call.exception(PATIENCE / 2) for call in calls]

@@ -64,7 +64,7 @@ def wire_of(a: Worker) -> tuple[str, bool]:
 
 def segment_bytes(made: Worker) -> int:
     pool = made.host.segment_pool  # type: ignore[attr-defined]
-    return 0 if pool is None else pool._resident
+    return 0 if pool is None else pool.resident
 
 
 def test_a_large_array_goes_through_shared_memory_on_one_machine_of_a_tls_cluster() -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rpc.connected import PATIENCE, connected, identities, receive, receive_exactly
+from tests.rpc.inside import socket_of
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.driver.frame_reader import FrameReader
@@ -194,7 +195,7 @@ def test_what_could_not_be_sent_in_time_goes_on_where_it_was() -> None:
 
 
 def test_a_frame_that_was_dropped_before_it_began_leaves_no_gap(wire: Wire) -> None:
-    wire.a._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    socket_of(wire.a).setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     sent = 0
     while (unsent := wire.a.send_small(b"x" * 1000, time.monotonic())) is None:
         sent += 1

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.rpc.connected import PATIENCE, Clock, Host, hosting, identities, receive, receive_exactly
+from tests.rpc.inside import unproved
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.security.introduction import Ends, Introduction, Side
@@ -245,7 +246,7 @@ def test_a_listener_without_descriptors_rests_and_goes_on(
             with contextlib.suppress(OSError):
                 while True:
                     stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-            if len(host.listener._openings) == len(dialled):
+            if unproved(host.listener) == len(dialled):
                 dialled.append(strangers.pop())
                 dialled[-1].connect(where)
             return False

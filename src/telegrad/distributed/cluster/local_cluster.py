@@ -112,7 +112,8 @@ class LocalCluster(Cluster):
         self._options = given_options(options)
         if start_timeout is None:
             start_timeout = _START_TIMEOUT + len(chosen)
-        self._start_timeout = seconds(start_timeout, "start_timeout")
+        self.start_timeout = seconds(start_timeout, "start_timeout")
+        """Seconds that the workers have to come up."""
         self._initializer = initializer
         self._restart = restart
         self._lines = prefixer(chosen) if prefix_output and chosen else None
@@ -167,7 +168,7 @@ class LocalCluster(Cluster):
         return self
 
     def _start(self) -> None:
-        end = time.monotonic() + self._start_timeout
+        end = time.monotonic() + self.start_timeout
         make_room_for(len(self._names))
         self._secret = secrets.token_bytes(KEY_BYTES)
         if self._options.unix_sockets:
@@ -289,7 +290,7 @@ class LocalCluster(Cluster):
 
     def _bring_up(self, name: str) -> WorkerInfo:
         """Start a worker of a cluster that runs, and let everyone know it."""
-        end = time.monotonic() + self._start_timeout
+        end = time.monotonic() + self.start_timeout
         self._spawn(name)
         self._plan(name)
         child = self._children[name]

@@ -89,14 +89,14 @@ class BoardRoster:
                 return known.rank
             taken = {rank for rank, holder in self._ranks.items() if holder != name}
             rank = next(number for number in range(UNKNOWN_ID) if number not in taken)
-            self._post(_Rank(name, rank, secrets.token_hex(8)))
+            self.post(_Rank(name, rank, secrets.token_hex(8)))
             self.refresh()
             if self._ranks[rank] == name:
                 return rank
 
     def enter(self, worker: Worker, card: Card, timeout: float) -> list[Card]:
         self._me = card
-        self._post(_Claim(card))
+        self.post(_Claim(card))
         self.refresh()
         identity = Identity(card.name, card.incarnation, self._key, credentials=self._credentials)
         patience = worker.options.lost_after
@@ -107,12 +107,12 @@ class BoardRoster:
             if error is None:
                 continue
             if _answers(rival, identity, patience):
-                self._post(Left(card.name, card.incarnation))
+                self.post(Left(card.name, card.incarnation))
                 raise error
             gone.append(rival)
         for rival in gone:
-            self._post(Left(rival.name, rival.incarnation))
-        self._post(Came(card))
+            self.post(Left(rival.name, rival.incarnation))
+        self.post(Came(card))
         self.refresh()
         if card.world_size != OPEN:
             self._await_all(card, timeout)
@@ -219,7 +219,7 @@ class BoardRoster:
 
     def leave(self) -> None:
         if self._me is not None and not self._stopped.is_set():
-            self._post(Left(self._me.name, self._me.incarnation))
+            self.post(Left(self._me.name, self._me.incarnation))
 
     def close(self) -> None:
         """Read no more; may be called again."""
@@ -227,7 +227,8 @@ class BoardRoster:
         with self._lock:
             self._board.close()
 
-    def _post(self, entry: _Entry) -> None:
+    def post(self, entry: _Entry) -> None:
+        """Sign an entry, and put it on the board."""
         text = _encode(entry).decode()
         self._board.post(f"{_signature(self._key.valid()[0], text)} {text}")
 

@@ -54,7 +54,8 @@ class Membership:
         self._lock = threading.RLock()
         self.is_open = size == OPEN
         # Before the members are known: a quick worker may leave while rank 0 still counts them.
-        self._leaving = TerminationDetector(size)
+        self.leaving = TerminationDetector(size)
+        """Who wants to go; rank 0's counts."""
         self.watchers: list[Callable[[RosterChange], object]] = []
         """Told of each change after the worker."""
         self.launcher: str | None = None
@@ -124,7 +125,7 @@ class Membership:
             # The place to meet also tells of one that was lost since: that is not back.
             if peer is None or not peer.is_gone:
                 with self._lock:
-                    self._leaving.returned(change.card.name)
+                    self.leaving.returned(change.card.name)
         elif self.is_open:
             forget(self.worker, change.name, change.incarnation)
         for watcher in list(self.watchers):
@@ -145,7 +146,7 @@ class Membership:
         # That an old incarnation is gone may be noticed after the new one has come.
         if peer is None or peer.info.incarnation == who.incarnation:
             with self._lock:
-                ended = self._leaving.lost(who.name)
+                ended = self.leaving.lost(who.name)
             self._answer(ended)
 
     def _on_leave(self, request: ServiceRequest) -> None:
@@ -153,8 +154,8 @@ class Membership:
             for peer in self.worker.peers.all():
                 if peer.lost is None:
                     # Perhaps it was: the network had been cut, and they have met again.
-                    self._leaving.returned(peer.info.name)
-            ended = self._leaving.report(request.frm.name, int(request.header), request.reply)
+                    self.leaving.returned(peer.info.name)
+            ended = self.leaving.report(request.frm.name, int(request.header), request.reply)
         self._answer(ended)
 
     def _answer(self, ended: Round | None) -> None:

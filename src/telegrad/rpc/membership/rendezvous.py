@@ -73,7 +73,7 @@ class Rendezvous:
         self._members: dict[str, Card] = {me.name: me}
         self._waiting: dict[str, Connection] = {}
         self._complete = me.world_size in (1, OPEN)
-        self._closed = False
+        self.closed = False
         self._refusals = Refusals(me.name)
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
         # A worker that comes at once waits until all of this is set.
@@ -125,7 +125,7 @@ class Rendezvous:
             self._on_return(joining)
 
     def _misfit(self, joining: Card) -> str | None:
-        if self._closed:
+        if self.closed:
             return "rank 0 has closed the meeting place: its cluster is leaving, or did not start"
         size = self._me.world_size
         if joining.world_size != size:
@@ -207,7 +207,7 @@ class Rendezvous:
         self._listener.close()
         with self._changed:
             # A connection that was let in before may still join: it is refused then.
-            self._closed = True
+            self.closed = True
             for waiting in self._waiting.values():
                 _reply(waiting, FAILURE, "rank 0 has given up waiting for the others")
             self._waiting.clear()

@@ -32,7 +32,8 @@ class ServedRoster:
 
     def __init__(self, meeting: Meeting) -> None:
         self._meeting = meeting
-        self._rendezvous: Rendezvous | None = None
+        self.place: Rendezvous | None = None
+        """Where the workers meet; rank 0 has it."""
         self._worker: Worker | None = None
         self._on_change: Callable[[RosterChange], object] = lambda _: None
 
@@ -56,10 +57,8 @@ class ServedRoster:
         )
         if card.rank:
             return join(meeting.address, identity, card, timeout)
-        self._rendezvous = Rendezvous(
-            meeting.address, identity, card, self._announce, self._is_alive
-        )
-        return self._rendezvous.wait(timeout)
+        self.place = Rendezvous(meeting.address, identity, card, self._announce, self.is_alive)
+        return self.place.wait(timeout)
 
     def follow(self, on_change: Callable[[RosterChange], object]) -> None:
         """Tell of each change from now on."""
@@ -67,8 +66,8 @@ class ServedRoster:
 
     def refresh(self) -> None:
         """Ask rank 0 who is here."""
-        if self._rendezvous is not None:
-            for card in self._rendezvous.everyone():
+        if self.place is not None:
+            for card in self.place.everyone():
                 self._on_change(Came(card))
             return
         assert self._worker is not None, "it has entered"
@@ -86,7 +85,7 @@ class ServedRoster:
         worker = self._worker
         if worker is None or worker.closed:
             return
-        if self._rendezvous is not None:
+        if self.place is not None:
             self._tell_all(Left(worker.name, worker.info.incarnation))
         else:
             with suppress(PeerError):
@@ -95,8 +94,8 @@ class ServedRoster:
 
     def close(self) -> None:
         """Meet nobody any more; may be called again."""
-        if self._rendezvous is not None:
-            self._rendezvous.close()
+        if self.place is not None:
+            self.place.close()
 
     # Rank 0.
 
@@ -114,7 +113,7 @@ class ServedRoster:
                 with suppress(PeerError):
                     self._worker.notify_service(peer.info, _CHANGED, change)
 
-    def _is_alive(self, member: Card) -> bool:
+    def is_alive(self, member: Card) -> bool:
         """Ask a worker whether it still is the one that joined; one that is silent is lost."""
         assert self._worker is not None, "it has entered"
         worker, patience = self._worker, self._worker.options.lost_after
@@ -132,8 +131,8 @@ class ServedRoster:
         assert self._worker is not None, "it has entered"
         left = Left(request.frm.name, int(request.header))
         request.reply(None)
-        if self._rendezvous is not None:
-            self._rendezvous.forget(left.name, left.incarnation)
+        if self.place is not None:
+            self.place.forget(left.name, left.incarnation)
             # On another thread: it calls others.
             self._worker.host.start(lambda: self._spread(left))
 
@@ -142,7 +141,7 @@ class ServedRoster:
         self._tell_all(left)
 
     def _on_everyone(self, request: ServiceRequest) -> None:
-        request.reply([] if self._rendezvous is None else self._rendezvous.everyone())
+        request.reply([] if self.place is None else self.place.everyone())
 
     # Everyone.
 

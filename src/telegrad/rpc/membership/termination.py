@@ -29,28 +29,30 @@ class TerminationDetector:
     def __init__(self, size: int) -> None:
         self._size = size
         self._served: dict[str, int] = {}
-        self._tokens: list[Any] = []
-        self._lost: dict[str, None] = {}
+        self.tokens: list[Any] = []
+        """What was left with the reports of this round."""
+        self.gone: dict[str, None] = {}
+        """Those who won't report any more."""
         self._before: dict[str, int] | None = None
 
     def report(self, name: str, served: int, token: Any) -> Round | None:
         """Note that a worker is quiet and served so many calls; return the round if it is over."""
         self._served[name] = served
-        self._tokens.append(token)
+        self.tokens.append(token)
         return self._end()
 
     def lost(self, name: str) -> Round | None:
         """Note that a worker won't report any more; return the round if it is over."""
-        self._lost[name] = None
+        self.gone[name] = None
         return self._end()
 
     def returned(self, name: str) -> None:
         """Note that a worker that was lost is back."""
-        self._lost.pop(name, None)
+        self.gone.pop(name, None)
 
     def _end(self) -> Round | None:
-        if len(self._served.keys() | self._lost.keys()) < self._size or not self._tokens:
+        if len(self._served.keys() | self.gone.keys()) < self._size or not self.tokens:
             return None
-        ended = Round(self._served == self._before, self._tokens)
-        self._before, self._served, self._tokens = self._served, {}, []
+        ended = Round(self._served == self._before, self.tokens)
+        self._before, self._served, self.tokens = self._served, {}, []
         return ended

@@ -138,8 +138,8 @@ class Session:
         """How many connections this side has opened to it; the last of them is `outgoing`."""
         self.given_up = 0
         """Of the connections that this incarnation opened, all up to this one have ended here."""
-        # Which one `incoming` is of those; 0 until the peer has greeted on it.
-        self._greeted = 0
+        self.place = 0
+        """Which one `incoming` is of those; 0 until the peer has greeted on it."""
         self._lost_life = 0
 
     def connections(self) -> "list[Endpoint]":
@@ -153,7 +153,7 @@ class Session:
     @property
     def greeted_path(self) -> "Endpoint | None":
         """The connection on which the peer has said who it is, and where it may be asked, too."""
-        return self.incoming if self._greeted else None
+        return self.incoming if self.place else None
 
     @property
     def is_gone(self) -> bool:
@@ -171,7 +171,7 @@ class Session:
         """Begin to dial, unless somebody else does; tell whether it may."""
         if self.attempt is not None or self.outgoing is not None:
             return False
-        self._step(Event.DIAL)
+        self.step(Event.DIAL)
         self.attempt = attempt
         return True
 
@@ -180,12 +180,12 @@ class Session:
         if self.attempt is attempt:
             self.attempt = None
             if self.outgoing is None:
-                self._step(Event.GIVE_UP)
+                self.step(Event.GIVE_UP)
 
     def dialled(self, incarnation: int) -> Greet | None:
         """Take a peer that has proved who it is; return how to greet it, None to refuse it."""
         if self.is_past(incarnation):
-            self._step(Event.REFUSE)
+            self.step(Event.REFUSE)
             return None
         self.opened += 1
         return Greet(self.opened, self.given_up if incarnation == self.info.incarnation else 0)
@@ -201,15 +201,15 @@ class Session:
     def _meet(self, connection: "Endpoint", way: Literal["outgoing", "incoming"]) -> list[Effect]:
         incarnation = connection.peer.incarnation
         if self.is_past(incarnation):
-            self._step(Event.REFUSE)
+            self.step(Event.REFUSE)
             return [Close((connection,), ConnectionError("another has come in its place"))]
         effects: list[Effect] = []
         is_another = incarnation != self.info.incarnation
         if getattr(self, way) is not None or (is_another and self.connections()):
-            self._step(Event.REPLACE)
+            self.step(Event.REPLACE)
             effects = self._lose(ConnectionError("it opened a new connection"))
         else:
-            self._step(Event.MEET)
+            self.step(Event.MEET)
         self._know(connection.peer, "")
         self.lost = self.reason = None
         setattr(self, way, connection)
@@ -224,9 +224,9 @@ class Session:
             return self.broken(connection, ConnectionError("another has come in its place"))
         self._know(connection.peer, address)
         effects: list[Effect] = []
-        if not self._greeted and self.outgoing is not None and self.opened <= given_up:
+        if not self.place and self.outgoing is not None and self.opened <= given_up:
             effects = self.broken(self.outgoing, ConnectionError("it opened a new connection"))
-        self._greeted = place
+        self.place = place
         return effects
 
     def named(self, info: WorkerInfo, address: str) -> list[Effect]:
@@ -234,7 +234,7 @@ class Session:
         effects: list[Effect] = []
         is_another = info.incarnation not in (self.info.incarnation, *self.past)
         if is_another and self.connections():
-            self._step(Event.RENEW)
+            self.step(Event.RENEW)
             effects = self._lose(ConnectionError("it has started anew"))
         self._know(info, address)
         return effects
@@ -242,22 +242,23 @@ class Session:
     def broken(self, connection: "Endpoint", cause: BaseException) -> list[Effect]:
         """Note that a connection has ended, or can't be used any more."""
         if connection is not self.outgoing and connection is not self.incoming:
-            self._step(Event.STRAY)
+            self.step(Event.STRAY)
             return [Close((connection,), cause)]
-        outlives = connection is self.outgoing and self.incoming is not None and not self._greeted
-        self._step(Event.OUTLIVE if outlives else Event.BREAK)
+        outlives = connection is self.outgoing and self.incoming is not None and not self.place
+        self.step(Event.OUTLIVE if outlives else Event.BREAK)
         return self._lose(cause, self.incoming if outlives else None)
 
     def left(self, cause: BaseException) -> list[Effect]:
         """Note that the peer has left, or this worker leaves: this incarnation is not met again."""
-        self._step(Event.LEAVE)
+        self.step(Event.LEAVE)
         effects = self._lose(cause) if self.connections() else []
         self.past[self.info.incarnation] = None
         return effects
 
     # What they do.
 
-    def _step(self, event: Event) -> None:
+    def step(self, event: Event) -> None:
+        """Change the phase as the table says."""
         follows = TRANSITIONS[event][self.phase]
         if follows is None:
             raise InternalError(f"{event} can't come for {self.info.name!r} in {self.phase}")
@@ -268,8 +269,8 @@ class Session:
         lost = Lost(ended, cause, self.info, self.generation)
         self.generation += 1
         if stays is None:
-            self.given_up = max(self.given_up, self._greeted)
-            self._greeted = 0
+            self.given_up = max(self.given_up, self.place)
+            self.place = 0
             self.lost, self._lost_life = cause, self.info.incarnation
         self.outgoing, self.incoming = None, stays
         return [lost]

@@ -120,9 +120,10 @@ class References:
         """Do what finalizers noted, on another thread, because messages will be sent."""
         if self.needs_flush:
             self._flushing = True
-            self._worker.host.start(self._flush)
+            self._worker.host.start(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Do what finalizers noted, on this thread."""
         self._flushing = False
         effects: list[Send] = []
         while True:

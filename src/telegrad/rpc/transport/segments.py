@@ -174,8 +174,8 @@ class SegmentPool:
         # All that there are, by peer and size, in the order of their last use.
         self._shelves: dict[tuple[Hashable, int], list[Segment]] = collections.defaultdict(list)
         self._count = 0
-        # Bytes of pages that all segments have, free or in use.
-        self._resident = 0
+        self.resident = 0
+        """Bytes of pages that all segments have, free or in use."""
 
     def take(self, peer: Hashable, nbytes: int) -> Segment | None:
         """Return a segment for the peer with a view of `nbytes`; None if none can be had.
@@ -200,7 +200,7 @@ class SegmentPool:
     def _occupy(self, peer: Hashable, segment: Segment, nbytes: int) -> bool:
         """Make a segment ready to be filled; say whether the system had the pages."""
         if nbytes > segment.resident and not segment.populate(nbytes):
-            self._resident -= segment.resident
+            self.resident -= segment.resident
             segment.empty()
             if segment.is_new:
                 self._shelves[peer, segment.size].remove(segment)
@@ -210,9 +210,9 @@ class SegmentPool:
         segment.occupy(nbytes)
         segment.used = self._clock()
         if nbytes > segment.resident:
-            self._resident += nbytes - segment.resident
+            self.resident += nbytes - segment.resident
             segment.resident = nbytes
-            if self._resident > self._most_pooled:
+            if self.resident > self._most_pooled:
                 self._trim()
         return True
 
@@ -257,7 +257,7 @@ class SegmentPool:
             self._is_busy = True
             try:
                 self._drop_gone()
-                if self._resident:
+                if self.resident:
                     self._trim()
             finally:
                 self._is_busy = False
@@ -269,23 +269,24 @@ class SegmentPool:
                 for segment in self._shelves.pop(key):
                     segment.close_fd()
                     self._count -= 1
-                    self._resident -= segment.resident
+                    self.resident -= segment.resident
 
     def __len__(self) -> int:
         return self._count
 
-    def _free(self) -> list[Segment]:
+    def free(self) -> list[Segment]:
+        """Return the segments that neither side uses."""
         return [one for shelf in self._shelves.values() for one in shelf if one.is_free()]
 
     def _trim(self) -> None:
-        free = sorted(self._free(), key=lambda segment: segment.used)
+        free = sorted(self.free(), key=lambda segment: segment.used)
         excess = sum(segment.resident for segment in free) - self._most_pooled
         idle_before = self._clock() - self._idle_after
         for segment in free:
             if excess <= 0 and segment.used > idle_before:
                 return
             excess -= segment.resident
-            self._resident -= segment.resident
+            self.resident -= segment.resident
             segment.empty()
 
 

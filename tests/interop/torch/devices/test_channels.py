@@ -22,11 +22,15 @@ DEVICES = ("cpu",) * 8
 
 
 class End(Channels):
-    """One that shows the runtime it was given."""
+    """One that shows its segments."""
 
-    def __init__(self, worker, cuda):
-        super().__init__(worker, cuda)
-        self.cuda = cuda
+    def segments(self):
+        """Those for `b`."""
+        return self._pools[0].of("b")
+
+    def lose(self, name):
+        """Note that a worker is gone."""
+        self._forgotten(name)()
 
 
 def pair(simulation, **options):
@@ -140,7 +144,7 @@ def test_forged_and_stale_spans_are_refused(simulation):
 def test_an_introduction_that_no_worker_makes_is_refused(simulation):
     sender, _ = pair(simulation)
     (span,) = sender.pack("b", [torch.ones(3)])
-    segment = sender._pools[0].of("b")[0]
+    segment = sender.segments()[0]
     honest = segment.introduction("GPU-1")
     fields = msgspec.structs.asdict(honest)
     worker = rpc.current_worker()
@@ -167,7 +171,7 @@ def test_a_segment_that_is_said_to_be_larger_than_it_is_is_refused_and_closed(si
     sender, _ = pair(simulation)
     sender.pack("b", [torch.ones(3)])
     machine = sender.cuda.machine
-    honest = sender._pools[0].of("b")[0].introduction("GPU-1")
+    honest = sender.segments()[0].introduction("GPU-1")
     opened = list(machine.opened)
     forged = msgspec.structs.replace(honest, segment=9, size=1 << 50)
     with pytest.raises(ProtocolViolation, match=r"'main' says that its segment 9 on cuda:0 has"):
@@ -184,9 +188,9 @@ def test_a_device_that_was_reset_is_an_error_that_names_worker_and_device(simula
         receiver.unpack("main", spans, DEVICES[:1])
     with pytest.raises(DeviceError, match=r"for worker 'b' into a segment of cuda:0, got an error"):
         sender.pack("b", [torch.ones(3)])
-    assert not any(segment.is_taken for segment in sender._pools[0].of("b"))
+    assert not any(segment.is_taken for segment in sender.segments())
     # Neither end can close or free it properly, and nobody else is told.
-    sender.trim(sender._pools[0].of("b")[0].used_at + 30)
+    sender.trim(sender.segments()[0].used_at + 30)
     assert sender.held() == 0
     assert sender.pack("b", [torch.ones(3)]) is None
     receiver.close()
@@ -200,12 +204,12 @@ def test_a_device_without_room_for_what_came_is_named_and_the_segment_goes_back(
     spans = sender.pack("b", [torch.ones(3)])
     with pytest.raises(DeviceError, match=r"room on 'cuda:9' .* \(3,\) .* from worker 'main'"):
         receiver.unpack("main", spans, ["cuda:9"])
-    assert not sender._pools[0].of("b")[0].is_held()
+    assert not sender.segments()[0].is_held()
     spans = sender.pack("b", [torch.ones(3)])
     said = "expected worker 'main' to name a device of CUDA for a torch tensor, got 'meta'"
     with pytest.raises(ProtocolViolation, match=said):
         receiver.unpack("main", spans, ["meta"])
-    assert not sender._pools[0].of("b")[0].is_held()
+    assert not sender.segments()[0].is_held()
 
 
 @on_workers("main", "b", faults=IN_ORDER)
@@ -213,7 +217,7 @@ def test_idle_segments_go_back_and_so_do_those_of_messages_that_nobody_read(simu
     sender, receiver = pair(simulation)
     sent(sender, receiver, torch.ones(3))
     lost = sender.pack("b", [torch.ones(3 * MB, dtype=torch.uint8)])
-    began = sender._pools[0].of("b")[0].used_at
+    began = sender.segments()[0].used_at
     sender.trim(began + 5)
     assert sender.held() == 6 * MB
     sender.trim(began + 30)
@@ -231,8 +235,8 @@ def test_idle_segments_go_back_and_so_do_those_of_messages_that_nobody_read(simu
 def test_nothing_is_left_of_a_receiver_that_is_lost_or_of_a_worker_that_leaves(simulation):
     sender, receiver = pair(simulation)
     sent(sender, receiver, torch.ones(3))
-    receiver._forgotten("main")()
-    sender._forgotten("b")()
+    receiver.lose("main")
+    sender.lose("b")
     assert sender.cuda.machine.buffers == {}
     assert sent(sender, receiver, torch.ones(3))[0].tolist() == [1, 1, 1]
     receiver.close()

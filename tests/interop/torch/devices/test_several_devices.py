@@ -110,11 +110,11 @@ def test_each_device_of_a_message_has_a_segment_of_its_own(simulation, monkeypat
     sent = packed(simulation, *given)
     assert [each.device for each in sent] == ["cuda:0", "cuda:1", "cuda:0"]
     assert [pool.held for pool in sender._pools.values()] == [2 << 20, 2 << 20]
-    assert sender._cuda.log == [(0, "copy"), (0, "copy"), (0, "record"), (1, "copy"), (1, "record")]
+    assert sender.cuda.log == [(0, "copy"), (0, "copy"), (0, "record"), (1, "copy"), (1, "record")]
     found = arrived(sent, simulation, monkeypatch)
     assert [each.tolist() for each in found] == [[1], [2], [3]]
     assert [type(each) for each in found] == [OnFirst, OnSecond, OnFirst]
-    assert receiver._cuda.log == [
+    assert receiver.cuda.log == [
         *[(0, "wait"), (0, "copy"), (0, "copy"), (0, "record")],
         *[(1, "wait"), (1, "copy"), (1, "record")],
     ]
@@ -125,16 +125,16 @@ def test_to_another_device_the_receiver_copies_and_waits(simulation, monkeypatch
     sender, receiver = pair(simulation)
     for use in range(2):
         sent = packed(simulation, on("cuda:0", 1.0, 2.0), on("cuda:0", 3.0))
-        receiver._cuda.log.clear()
+        receiver.cuda.log.clear()
         found = arrived(sent, simulation, monkeypatch)
         assert [each.tolist() for each in found] == [[1, 2], [3]]
         # The device of the same name is another one there.
         assert [type(each) for each in found] == [OnFirst, OnFirst]
         elsewhere = [(0, "wait"), (0, "copy"), (0, "drain")]
         # The segment may be filled again after that.
-        assert receiver._cuda.log == [(1, "wait"), *elsewhere, *elsewhere, (1, "record")]
+        assert receiver.cuda.log == [(1, "wait"), *elsewhere, *elsewhere, (1, "record")]
         assert not sender._pools[0].of("b")[0].is_held()
-        assert sender._cuda.log[-4:][0] == ((0, "wait") if use else (0, "copy"))
+        assert sender.cuda.log[-4:][0] == ((0, "wait") if use else (0, "copy"))
 
 
 @on_workers("main", "b", faults=IN_ORDER)
@@ -143,7 +143,7 @@ def test_a_copy_between_devices_that_fails_names_the_segment_and_its_worker(
 ):
     sender, _ = pair(simulation)
     sent = packed(simulation, on("cuda:0", 1.0))
-    sender._cuda.machine.is_reset = True
+    sender.cuda.machine.is_reset = True
     with pytest.raises(DeviceError, match=r"segment 1 of worker 'main' on cuda:1, got an error"):
         arrived(sent, simulation, monkeypatch)
 
@@ -157,5 +157,5 @@ def test_gradients_return_to_the_device_that_they_are_on_whatever_it_is_called_t
     assert [each.device for each in sent] == ["cuda:0", "cuda:1", "cuda:0"]
     found = placement.unpack(msgspec.to_builtins(sent), other, "main")
     assert [each.tolist() for each in found] == [[1], [2], [5, 5, 5]]
-    assert "drain" not in {step for _, step in receiver._cuda.log}
+    assert "drain" not in {step for _, step in receiver.cuda.log}
     assert len(sender._pools) == 2

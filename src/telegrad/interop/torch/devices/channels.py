@@ -76,7 +76,8 @@ class Channels:
     def __init__(self, worker: Worker, cuda: Runtime) -> None:
         # Weakly: the worker's services hold this.
         self._worker: Worker = weakref.proxy(worker)
-        self._cuda = cuda
+        self.cuda = cuda
+        """What it asks of the device."""
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -171,7 +172,7 @@ class Channels:
                     return None
                 place = receiver.places.pop()
             number = next(self._numbers)
-            segment = Export(self._cuda, number, to, device, size, receiver.board, place)
+            segment = Export(self.cuda, number, to, device, size, receiver.board, place)
             introduction = segment.introduction(self.uuids[device])
             refusal, _ = self._worker.ask_service(to, INTRODUCE, introduction)
         except PeerError:
@@ -262,7 +263,7 @@ class Channels:
             if introduction.device not in self.uuids:
                 raise CudaFailure(f"it does not see the device {introduction.device}")
             segment = Import(
-                self._cuda,
+                self.cuda,
                 introduction,
                 self.uuids.index(introduction.device),
                 self._board(introduction.board),

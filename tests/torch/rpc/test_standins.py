@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.rpc.connected import mint_cluster
 from tests.rpc.neighbours import eventually
-from tests.torch.test_gather import other_worker
+from tests.torch.rpc.test_gather import other_worker
 
 import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc

@@ -1,0 +1,92 @@
+"""What tests see inside futures, links, locks and threads, and take hold of there.
+
+Tests go through what is public where that says the same. For the rest, here alone they know what
+it is called inside.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = [
+    "claim_reads",
+    "followers",
+    "has_callbacks",
+    "has_kept",
+    "is_being_written",
+    "pool_of",
+    "reader_of",
+    "replace_lock",
+    "resting",
+    "sleepers",
+    "socket_of",
+    "unproved",
+    "writing",
+]
+
+
+def sleepers(future: Any) -> int:
+    """How many threads sleep until it is settled."""
+    return len(future._sleepers or ())
+
+
+def has_callbacks(future: Any) -> bool:
+    return bool(future._callbacks)
+
+
+@contextlib.contextmanager
+def writing(link: Any) -> Iterator[None]:
+    """Be whoever sends something on the link that the other side does not take."""
+    link._write.acquire()
+    try:
+        yield
+    finally:
+        link._write.release()
+
+
+def is_being_written(link: Any) -> bool:
+    """Whether a thread sends on the link."""
+    return bool(link._write.locked())
+
+
+def claim_reads(link: Any, who: int) -> bool:
+    """Be whoever reads the link, unless there is one."""
+    return bool(link._reads.setdefault(None, who) == who)
+
+
+def followers(link: Any) -> int:
+    """How many threads wait while another one reads the link."""
+    return len(link._followers)
+
+
+def has_kept(link: Any) -> bool:
+    """Whether frames are kept that go with the next."""
+    return bool(link._kept)
+
+
+def reader_of(link: Any) -> Any:
+    return link._reader
+
+
+def socket_of(connection: Any) -> Any:
+    return connection._socket
+
+
+def unproved(listener: Any) -> int:
+    """How many have come and not proved the key yet."""
+    return len(listener._openings)
+
+
+def pool_of(host: Any) -> Any:
+    """The threads that a worker's requests run on."""
+    return host._pool
+
+
+def resting(host: Any) -> int:
+    """How many threads wait for something to do."""
+    return len(host._pool._resting)
+
+
+def replace_lock(owner: Any, made: Callable[[Any], Any]) -> None:
+    """Have the owner use what is made of its lock."""
+    owner._lock = made(owner._lock)
