@@ -253,7 +253,8 @@ def test_what_cannot_travel_is_refused_by_name(name, inside):
 
 @on_workers("main", "b")
 def test_a_parameter_that_has_no_memory_yet_is_refused_by_name_among_others():
-    with pytest.raises(Unserializable, match="subclass torch.nn.parameter.UninitializedParameter"):
+    said = r"subclass torch\.nn\.parameter\.UninitializedParameter"
+    with pytest.raises(Unserializable, match=said):
         there_and_back([torch.ones(2), torch.nn.parameter.UninitializedParameter()])
 
 
