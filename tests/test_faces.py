@@ -1,10 +1,12 @@
 """The public face of each module is what its ``__all__`` says, no more and no less."""
 
+import ast
 import importlib
 import pkgutil
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +102,20 @@ def test_calling_other_workers_needs_posix_and_the_error_says_so() -> None:
     assert answer.returncode == 1
     assert "ImportError: telegrad.rpc, telegrad.distributed and the telegrad" in answer.stderr
     assert "need a POSIX system (Linux or macOS), got 'nt'" in answer.stderr
+
+
+def test_no_field_hides_the_module_that_a_type_in_its_class_names() -> None:
+    # From Python 3.14 types are looked up when they are asked for: the field is found there.
+    root = Path(telegrad.__file__).parent
+    hidden = [
+        f"{path.relative_to(root)}: {each.name}.{type_.value.id}"
+        for path in sorted(root.rglob("*.py"))
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.ClassDef)
+        for fields in [[line for line in each.body if isinstance(line, ast.AnnAssign)]]
+        for field in fields
+        for type_ in ast.walk(field.annotation)
+        if isinstance(type_, ast.Attribute) and isinstance(type_.value, ast.Name)
+        if type_.value.id in {ast.unparse(each.target) for each in fields}
+    ]
+    assert hidden == []

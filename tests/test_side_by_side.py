@@ -6,6 +6,8 @@ Where Python runs without its lock they run in parallel; with it they take turns
 import contextvars
 import itertools
 import os
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -48,6 +50,21 @@ def side_by_side(work, rounds=ROUNDS, threads=THREADS):
     broken = [each for each in failures if not isinstance(each, threading.BrokenBarrierError)]
     if broken:
         raise broken[0]
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys, telegrad
+for module in pkgutil.walk_packages(telegrad.__path__, "telegrad."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print(sys._is_gil_enabled())
+"""
+
+
+@pytest.mark.skipif(IS_LOCKED, reason="needs a Python without its lock")
+def test_nothing_that_telegrad_imports_turns_the_lock_on():
+    done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 # One process.

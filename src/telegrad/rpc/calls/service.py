@@ -19,6 +19,7 @@ from telegrad.errors import ProtocolViolation
 from telegrad.rpc.interruption import busy, is_busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import arrays
+from telegrad.rpc.wire.arrays import Descriptor
 from telegrad.rpc.wire.frames import ANSWER, Buffer, Frame
 from telegrad.rpc.wire.header_check import check_header
 
@@ -36,7 +37,7 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
     name: str
     header: Any
-    arrays: list[arrays.Descriptor]
+    arrays: list[Descriptor]
 
 
 _encode = msgspec.msgpack.Encoder().encode

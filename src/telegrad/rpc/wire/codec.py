@@ -20,7 +20,7 @@ import numpy as np
 from telegrad.errors import ProtocolViolation, Refused, Unserializable, UsageError
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire import arrays, function_names, functions, kinds, pickler, plain
-from telegrad.rpc.wire.arrays import CODES
+from telegrad.rpc.wire.arrays import CODES, Descriptor
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.header_check import check_header
@@ -63,7 +63,7 @@ class Sealed(msgspec.Struct, array_like=True, gc=False):
 
     function: str | tuple[bytes, bytes | None] | None
     extra: Any
-    arrays: list[arrays.Descriptor]
+    arrays: list[Descriptor]
     entries: list[Entry] | None = None
     references: list[list[Any]] | None = None
     form: int = _FLAT
