@@ -12,8 +12,6 @@ from telegrad.rpc.worker import Worker
 if TYPE_CHECKING:
     from telegrad.distributed.worker_autograd import WorkerAutograd
 
-__all__ = ["ATTACHED", "autograd_of"]
-
 ATTACHED = "autograd"
 """Under which name a worker keeps it."""
 

@@ -23,33 +23,6 @@ from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 
-__all__ = [
-    "Cut",
-    "Devices",
-    "Framework",
-    "Parameters",
-    "accumulate",
-    "adopted",
-    "arrive",
-    "copied",
-    "cut",
-    "default_modes",
-    "enlist",
-    "framework_of",
-    "is_carried",
-    "is_recording",
-    "join",
-    "known",
-    "leave",
-    "listed_inputs",
-    "make_constant",
-    "node_of_input",
-    "node_of_referent",
-    "pack",
-    "stand_ins",
-    "unpack",
-]
-
 
 class Cut(NamedTuple):
     """The graphs of other frameworks in one pass."""

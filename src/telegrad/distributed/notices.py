@@ -12,8 +12,6 @@ import msgspec
 from telegrad.rpc.peers import Session
 from telegrad.rpc.worker import Worker
 
-__all__ = ["LateNotice", "forward", "notify", "reachable"]
-
 
 def notify(
     worker: Worker,

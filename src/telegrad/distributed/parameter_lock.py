@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-__all__ = ["alone_with"]
-
 _locks: dict[int, tuple["weakref.ref[Any]", threading.Lock]] = {}
 
 

@@ -11,9 +11,6 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.tensors.torch_hints import advises, without_advice
 
-__all__ = ["RemoteModule"]
-
-
 _MADE_THERE = "its numbers are on its worker: give dtype= among the arguments of its class"
 
 

@@ -30,8 +30,6 @@ from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.engine.task import Task, freed_error
 from telegrad.graph import Contributions, Cotangent, Node, reachable
 
-__all__ = ["GraphTask"]
-
 
 def _count_alone(held: list[Any]) -> int:
     value = held.pop()

@@ -31,8 +31,6 @@ from telegrad.engine.task import Task, freed_error
 from telegrad.errors import InternalError
 from telegrad.graph import Contributions, Cotangent, Node, added
 
-__all__ = ["OrderedTask"]
-
 
 def _count_alone(held: list[Any]) -> int:
     value = held.pop()

@@ -17,8 +17,6 @@ import msgspec
 from telegrad.errors import GraphFreedError
 from telegrad.graph import Boundary, Contributions, Cotangent, Deliver, Node
 
-__all__ = ["BoundaryReached", "Retain", "Task", "are_captured", "freed_error", "keep_retained"]
-
 Retain = Callable[[Cotangent], Callable[[], None]]
 """Keeps a gradient, and gives what takes it back."""
 

@@ -22,16 +22,6 @@ from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
-__all__ = [
-    "get_worker_info",
-    "is_world_open",
-    "join",
-    "remote",
-    "rpc_async",
-    "rpc_sync",
-    "shutdown",
-]
-
 # The overloads: a call gives what its function returns or, if that is marked async_execution, the
 # value of the Future that it returns, and of an async function that of its coroutine. Type checkers
 # don't see the arguments: they are in a tuple.

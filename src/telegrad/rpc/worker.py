@@ -48,8 +48,6 @@ from telegrad.rpc.timers import Timers
 from telegrad.rpc.wire.codec import Codec
 from telegrad.rpc.wire.frames import BYE, Frame
 
-__all__ = ["Worker"]
-
 _decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
 
 

@@ -28,17 +28,6 @@ from telegrad.graph import added
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.tensors import Tensor
 
-__all__ = [
-    "BACKWARD_PHASE",
-    "CURRENT",
-    "ENCLOSING_PASSES",
-    "RELEASED",
-    "Context",
-    "Contexts",
-    "ProgramPoint",
-    "gone_on",
-]
-
 BACKWARD_PHASE: Final = 1 << 62
 """Begins the paths that come after the whole forward program, those of a pass: larger than the
 ordinal of any call."""

@@ -24,8 +24,6 @@ from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 from telegrad.tensors.forward.levels import Level
 
-__all__ = ["LevelRegistry", "Mention", "are_one"]
-
 Mention = Sequence[int]
 """A level's id, and the two parts of its depth."""
 

@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 
 from telegrad.tensors import Tensor
 
-__all__ = ["GradientMap"]
-
 
 class GradientMap(dict[Tensor, Tensor]):
     """What ``get_gradients`` gives."""

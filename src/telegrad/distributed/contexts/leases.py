@@ -29,8 +29,6 @@ from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Leases"]
-
 RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.lease_held"
 HOME_LOST: Final = "autograd.home_lost"

@@ -20,8 +20,6 @@ from telegrad.tensors import Tensor
 from telegrad.tensors.recording.hooked import BoundaryStruct, HookedStruct
 from telegrad.tensors.recording.op_node import OutputNode
 
-__all__ = ["CutNode", "Path", "RecvNode", "SendNode"]
-
 Path = tuple[int, ...]
 """Where in the program a message was made: the ordinals of the calls that led there."""
 

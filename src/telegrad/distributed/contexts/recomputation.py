@@ -12,8 +12,6 @@ from telegrad.distributed.contexts.context import CURRENT, ProgramPoint
 from telegrad.distributed.current import autograd_of
 from telegrad.rpc.current import current_worker
 
-__all__ = ["apart"]
-
 
 @contextmanager
 def apart() -> Iterator[None]:

@@ -49,8 +49,6 @@ from telegrad.tensors.forward.duals import without_history
 from telegrad.tensors.forward.levels import LEVELS
 from telegrad.tensors.recording.modes import MODE
 
-__all__ = ["Recorder"]
-
 NO_CONTEXT: Final = 0
 NO_GRAD: Final = -1
 _NOTHING: AbstractContextManager[Any] = nullcontext()

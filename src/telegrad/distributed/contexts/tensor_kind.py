@@ -29,17 +29,6 @@ from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.forward.levels import Tangents
 
-__all__ = [
-    "CarriedDual",
-    "arrived",
-    "flatten",
-    "history_code",
-    "rebuilt",
-    "refuse_map",
-    "register",
-    "snapshot",
-]
-
 # The history of a tensor where it left.
 _CONSTANT: Final = 0
 _LEAF: Final = 1

@@ -21,8 +21,6 @@ from telegrad.tensors import Tensor
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.modes import Recording
 
-__all__ = ["collect", "make_known", "targets_of", "zeros_for"]
-
 
 def targets_of(inputs: list[Any]) -> tuple[dict[Any, int], list[tuple[int, int]]]:
     """Return the nodes of the inputs here, numbered, and (owner, reference) of the others."""

@@ -35,8 +35,6 @@ from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.wire.conversion import converter
 from telegrad.rpc.worker import Worker
 
-__all__ = ["PassCommit"]
-
 OUTCOME: Final = "autograd.outcome"
 IN_DOUBT: Final = "autograd.in_doubt"
 

@@ -50,8 +50,6 @@ from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.modes import MODE, QUIET, recording
 
-__all__ = ["PassCoordinator"]
-
 MODES = ("smart", "fast")
 PASS_NAME = "telegrad::distributed::autograd::backward"
 """What a profile calls a pass; its span has the context's id as well."""

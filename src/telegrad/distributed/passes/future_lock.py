@@ -11,8 +11,6 @@ import msgspec
 
 from telegrad.rpc.calls.future import Future
 
-__all__ = ["FutureLock"]
-
 
 class FutureLock(msgspec.Struct, eq=False):
     """Held by one thread at a time; those who wait get it in the order in which they came.

@@ -30,9 +30,6 @@ from telegrad.errors import ProtocolViolation
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 
-__all__ = ["GradientCodec"]
-
-
 _ARRAYS: Final = {np.ndarray}
 
 

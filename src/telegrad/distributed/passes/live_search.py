@@ -20,8 +20,6 @@ from telegrad.errors import GradientError
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.worker import Worker
 
-__all__ = ["LiveSearch"]
-
 SEARCH: Final = "autograd.search"
 UNUSED: Final = "autograd.unused"
 

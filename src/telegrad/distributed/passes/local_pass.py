@@ -36,12 +36,6 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.accumulation import own
 
-__all__ = [
-    "Departure",
-    "Departures",
-    "LocalPass",
-]
-
 Feed = tuple[int, Sequence[Any]]
 """A message id and a gradient for each tensor of that message, None where there is none."""
 

@@ -5,8 +5,6 @@ import msgspec
 from telegrad.distributed.contexts.message_nodes import Path
 from telegrad.rpc.wire.conversion import converter
 
-__all__ = ["PassPlan", "as_plan"]
-
 
 class PassPlan(msgspec.Struct, array_like=True, frozen=True):
     """What every worker in a pass is told about it."""

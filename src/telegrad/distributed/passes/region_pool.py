@@ -19,8 +19,6 @@ from telegrad.graph import Cotangent
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.host import Host
 
-__all__ = ["Pace", "RegionPool"]
-
 # Seconds from which on a region is worth a thread.
 _LONG: Final = 0.001
 

@@ -7,8 +7,6 @@ asking anyone.
 
 import msgspec
 
-__all__ = ["Report"]
-
 
 class Report(msgspec.Struct, eq=False):
     """The sum of what one request set off."""

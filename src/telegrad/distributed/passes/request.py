@@ -23,8 +23,6 @@ from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["PassRequest", "PassRequests"]
-
 T = TypeVar("T")
 _AGES: Final = 30 * 24 * 3600.0  # Seconds; it stands for no deadline.
 # Seconds that the first of several answers is waited for alone. A hand-over from the thread that

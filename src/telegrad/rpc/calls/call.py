@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.references.rref import RRef
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Call"]
-
 _log = logging.getLogger("telegrad.rpc")
 
 

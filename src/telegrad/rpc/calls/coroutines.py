@@ -20,8 +20,6 @@ from telegrad.rpc.wire.failures import as_exception
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Coroutines"]
-
 
 class Coroutines:
     """Those that a worker runs for others."""

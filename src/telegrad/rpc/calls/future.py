@@ -28,8 +28,6 @@ from telegrad.rpc.timeouts import seconds
 if TYPE_CHECKING:
     from telegrad.rpc.host import Host
 
-__all__ = ["Future", "Quick", "not_settled", "wake"]
-
 T = TypeVar("T")
 U = TypeVar("U")
 _log = logging.getLogger("telegrad.rpc")

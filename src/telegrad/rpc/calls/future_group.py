@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from telegrad.errors import UsageError
 from telegrad.rpc.calls.future import Future, Quick
 
-__all__ = ["collect_all", "wait_all"]
-
 T = TypeVar("T")
 
 

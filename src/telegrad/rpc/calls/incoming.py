@@ -48,8 +48,6 @@ from telegrad.rpc.wire.frames import (
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Incoming", "async_execution", "is_async_execution"]
-
 F = TypeVar("F", bound=Callable[..., Future[Any]])
 _log = logging.getLogger("telegrad.rpc")
 _ASYNC = "__telegrad_async_execution__"

@@ -17,8 +17,6 @@ from telegrad.rpc.names import WorkerInfo
 if TYPE_CHECKING:
     from telegrad.rpc.references.rref import RRef
 
-__all__ = ["Interceptor"]
-
 
 class Interceptor(Protocol):
     """The four points, in the order in which one call passes them; its failure; derivatives."""

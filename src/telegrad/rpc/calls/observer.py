@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from telegrad.rpc.calls.call import Call
 
-__all__ = ["Observer"]
-
 
 class Observer(Protocol):
     """Called on whichever thread it happens; must be quick and must not fail."""

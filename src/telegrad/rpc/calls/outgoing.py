@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.protocol.session import Session
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Outgoing"]
-
 # Seconds that a peer that does not read may keep the sender of a notice.
 _LONGEST_NOTICE: Final = 1.0
 # Seconds that a notice waits at most for the next frame.

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Request", "current_request"]
-
 
 class Request(msgspec.Struct, eq=False):
     """What the handler's own calls need to know.

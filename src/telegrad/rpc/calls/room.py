@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.calls.incoming import Incoming
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Waiting"]
-
 _ANNOUNCED: Final = "telegrad.announced"
 _GIVEN_UP: Final = "telegrad.given_up"
 Task = Callable[[], object]

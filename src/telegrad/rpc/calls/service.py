@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
     from telegrad.rpc.worker import Worker
 
-__all__ = ["Service", "ServiceRequest", "open_message", "seal_message"]
-
 Arrays = Sequence["np.ndarray[Any, Any]"]
 
 

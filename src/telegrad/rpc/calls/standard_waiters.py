@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from telegrad.rpc.calls.future import Future
 
-__all__ = ["Condition", "Waiters", "tell"]
-
 
 class Condition:
     """The lock of all futures, held as the standard library holds that of each."""

@@ -4,8 +4,6 @@ import logging
 
 from telegrad.errors import NotInitialized
 
-__all__ = ["Unheard"]
-
 _log = logging.getLogger("telegrad.rpc")
 
 

@@ -27,8 +27,6 @@ import msgspec
 from telegrad.rpc.protocol.budget import ANNOUNCED_FROM, UNASKED_BYTES, Budget
 from telegrad.rpc.wire.header_check import most_decoded
 
-__all__ = ["Admission", "Room"]
-
 # Of one link: bytes of requests that were received and have no room yet, and how many there are.
 _ANTEROOM: Final = 1 << 20
 _MOST_PARKED: Final = 256

@@ -2,8 +2,6 @@
 
 import socket
 
-__all__ = ["Bell"]
-
 
 class Bell:
     """A descriptor that is ready to be read once the bell was rung, until it is silenced."""

@@ -45,8 +45,6 @@ from telegrad.rpc.wire.frames import (
     split_table,
 )
 
-__all__ = ["NOW", "FrameReader", "plain_memory"]
-
 NOW: Final = -math.inf
 """The deadline of a read that takes what is there, no more than a part of a large frame."""
 

@@ -46,8 +46,6 @@ from telegrad.rpc.wire.frames import (
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
 
-__all__ = ["KEPT_FOR", "FrameWriter"]
-
 # Bytes; a header up to this size goes out in one piece with its prefix.
 _SMALL_HEADER: Final = 32 << 10
 # Seconds after which a thread that waits for its turn looks whether the path has ended.

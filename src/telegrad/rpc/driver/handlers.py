@@ -20,8 +20,6 @@ from telegrad.rpc.endpoint import Endpoint
 if TYPE_CHECKING:
     from telegrad.rpc.driver.lead import Lead
 
-__all__ = ["Handlers", "serving"]
-
 Task = Callable[[], object]
 
 

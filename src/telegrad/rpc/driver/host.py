@@ -39,8 +39,6 @@ from telegrad.rpc.transport.segments import SEGMENTS, SegmentMap, SegmentPool
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["SocketHost"]
-
 _log = logging.getLogger("telegrad.rpc")
 # With more than two workers a processor, one that has work waits for those that spin.
 _MOST_AWAKE: Final = 2 * (os.cpu_count() or 1)

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
     from telegrad.rpc.driver.served_link import ServedLink
 
-__all__ = ["Lead", "is_locked"]
-
 # Seconds that a lead sleeps at most where there is no lock: what a thread has made and another one
 # drops goes when the first runs again (PEP 703), so it does now and then.
 _LONGEST: Final = 2.0

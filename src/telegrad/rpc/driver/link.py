@@ -45,8 +45,6 @@ from telegrad.rpc.wire.frames import CREATES, PING, Frame
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
 
-__all__ = ["Link"]
-
 # How many nested calls run within each other on one thread; the next gets another thread.
 _DEEPEST_STACK: Final = 12
 _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)

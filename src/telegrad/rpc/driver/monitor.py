@@ -25,8 +25,6 @@ from telegrad.rpc.driver.ready_set import ReadySet
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
 
-__all__ = ["Monitor"]
-
 _log = logging.getLogger("telegrad.rpc")
 # Seconds: the shortest tick, and how long a turn of the leading thread may take.
 _TICK: Final = 0.002

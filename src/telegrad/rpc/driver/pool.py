@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from contextvars import Context
 
-__all__ = ["Pool"]
-
 _log = logging.getLogger("telegrad.rpc")
 
 

@@ -3,8 +3,6 @@
 import os
 import sys
 
-__all__ = ["has_ended"]
-
 
 def has_ended(pid: int) -> bool:
     """Say whether the process is certainly gone; a zombie is. False where it can't be known."""

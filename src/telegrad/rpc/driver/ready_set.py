@@ -9,8 +9,6 @@ import selectors
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["ReadySet"]
-
 _EPOLL: Final = hasattr(select, "epoll")
 _HUNG_UP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR if _EPOLL else 0
 

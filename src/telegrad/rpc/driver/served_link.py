@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
     from telegrad.rpc.driver.lead import Lead
 
-__all__ = ["ServedLink"]
-
 # Seconds after which a request counts as slow. After so many in a row, but for those in which
 # others had the processor, so many get threads of their own; then one more is tried here. (Those on
 # threads of their own tell nothing: they wait for each other and for the interpreter.)

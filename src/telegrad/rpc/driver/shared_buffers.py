@@ -12,8 +12,6 @@ from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.segments import SMALLEST_SEGMENT, Segment, SegmentMap, SegmentPool
 from telegrad.rpc.wire.frames import Buffer, Placement
 
-__all__ = ["SharedBuffers"]
-
 
 class SharedBuffers:
     """What a connection to a worker on the same host shares; nothing elsewhere."""

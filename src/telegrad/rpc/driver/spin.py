@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["Spinning"]
-
 # A wait of so many times the seconds of spinning is long; where so many were, there is none.
 _LONG: Final = 1.2
 _MOST_LONG: Final = 4

@@ -41,8 +41,6 @@ from telegrad.rpc.wire.frames import CARRIES, Frame
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["References", "forget_frames"]
-
 _SERVICE: Final = "telegrad.references"
 _CANCEL: Final = "cancel"
 # How many messages about references go in one notice: this bounds its size.

@@ -35,8 +35,6 @@ else:
 
     T_co = TypeVar("T_co", covariant=True)
 
-__all__ = ["RRef", "RRefProxy"]
-
 # What futures, and the references of others, call it.
 _TO_HERE = ("get", "result", "value", "wait")
 

@@ -16,8 +16,6 @@ import numpy as np
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.wire.frames import Buffer
 
-__all__ = ["CODES", "Descriptor", "build_all", "describe_all", "is_raw"]
-
 
 class Descriptor(msgspec.Struct, array_like=True, gc=False):
     """An array as it came: the code of its dtype, or ``dtype.str`` of one that has none.

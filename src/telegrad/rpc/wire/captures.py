@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from telegrad.rpc.wire.function_names import importable_name
 
-__all__ = ["Capture", "capture", "is_same"]
-
 Capture = list[Any]
 """Everything in a fixed order; functions by weak references, which keep nobody alive."""
 

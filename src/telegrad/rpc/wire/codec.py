@@ -27,8 +27,6 @@ from telegrad.rpc.wire.header_check import check_header
 from telegrad.rpc.wire.script import NO_NAMES, Names, script_name
 from telegrad.rpc.wire.slots import Entry, build_slots, describe_slots, has_slot
 
-__all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
-
 _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
 # Longer text and bytes are pickled, so that they travel as a buffer and not in the header.

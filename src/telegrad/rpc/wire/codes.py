@@ -8,8 +8,6 @@ or was lost; so what the sender names is there.
 
 from typing import Any, Final
 
-__all__ = ["RECEIVED_CODES", "SENT_CODES", "CodeCache"]
-
 SENT_CODES: Final = 256
 RECEIVED_CODES: Final = 1024
 

@@ -16,9 +16,6 @@ from telegrad.errors import PeerError, ProtocolViolation
 from telegrad.rpc.wire import pickler
 from telegrad.rpc.wire.script import NO_NAMES, Names
 
-__all__ = ["RemoteFailure", "as_exception", "dump_failure", "load_failure"]
-
-
 # A failure is a header, which has a bound, and it must get through.
 _MOST_PICKLED: Final = 8 << 20
 _LONGEST_TEXT: Final = 1 << 20

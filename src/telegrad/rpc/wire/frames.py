@@ -22,37 +22,6 @@ import msgspec
 from telegrad.errors import ProtocolViolation, UsageError
 from telegrad.rpc.security.introduction import Limits
 
-__all__ = [
-    "ANSWER",
-    "ANSWERS",
-    "BYE",
-    "CALL",
-    "CARRIES",
-    "CREATES",
-    "FAILURE",
-    "GRANTED",
-    "HELLO",
-    "KINDS",
-    "NOTICE",
-    "PING",
-    "PLACED",
-    "PLACED_ENTRY",
-    "PONG",
-    "PREFIX",
-    "REFUSED",
-    "SERVICE",
-    "UNOPENED",
-    "WAITING",
-    "Buffer",
-    "Frame",
-    "Placement",
-    "body_bytes",
-    "check_prefix",
-    "pack",
-    "split_body",
-    "split_table",
-]
-
 Buffer = bytes | bytearray | memoryview
 
 # Kinds.

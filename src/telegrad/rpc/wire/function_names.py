@@ -15,8 +15,6 @@ import msgspec
 
 from telegrad.errors import UsageError
 
-__all__ = ["goes_by_value_on_request", "importable_name", "resolve_name"]
-
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
     """Where a function at the top of a module was found; asked again before it is believed."""

@@ -22,8 +22,6 @@ from telegrad.rpc.wire.captures import Capture, capture, is_same
 from telegrad.rpc.wire.function_names import goes_by_value_on_request
 from telegrad.rpc.wire.script import NO_NAMES, Names
 
-__all__ = ["check_exposed_method", "code_of", "expose", "exposing_modules", "resolve_exposed"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 _DIGEST_BYTES: Final = 16
 _exposed: dict[str, Callable[..., Any]] = {}

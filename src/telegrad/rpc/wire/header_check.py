@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from telegrad.errors import ProtocolViolation
 
-__all__ = ["MOST_DECODED", "check_header", "check_keys", "most_decoded"]
-
 MOST_DECODED: Final = 256 << 20
 """Bytes that a decoded header may take."""
 _SMALL: Final = 4096  # Bytes of a header that can do no harm.

@@ -19,8 +19,6 @@ import numpy as np
 
 from telegrad.errors import UsageError
 
-__all__ = ["Kind", "check", "find", "find_by_tag", "load_imported", "register", "register_lazily"]
-
 
 class Kind(msgspec.Struct, frozen=True):
     """How one type travels; subclasses go by the same kind unless they have their own."""

@@ -26,8 +26,6 @@ from telegrad.rpc.wire import kinds
 from telegrad.rpc.wire.script import NO_NAMES, Names, is_named
 from telegrad.rpc.wire.slots import RawBuffer, has_slot
 
-__all__ = ["dumps", "loads"]
-
 _PROTOCOL: Final = 5
 # Writable: unpickling wraps what fills a read-only hole in a memoryview.
 _HOLE: Final = pickle.PickleBuffer(bytearray())

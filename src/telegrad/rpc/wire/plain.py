@@ -14,8 +14,6 @@ from telegrad.errors import ProtocolViolation, Unserializable
 from telegrad.rpc.wire.header_check import check_keys
 from telegrad.rpc.wire.slots import has_slot
 
-__all__ = ["dump", "load"]
-
 _LIST, _TUPLE, _DICT, _SET, _FROZENSET, _COMPLEX, _SLOT, _BIG, _SLICE, _ELLIPSIS = range(10)
 # How deep containers may nest: each takes two frames of Python's stack.
 _MOST_DEPTH: Final = 200

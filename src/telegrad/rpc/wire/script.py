@@ -16,8 +16,6 @@ from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
-__all__ = ["NO_NAMES", "Names", "defined_names", "digest_of_script", "is_named", "script_name"]
-
 Names: TypeAlias = dict[str, Any]
 """What of the script has a name elsewhere: the functions and classes, by their names."""
 

@@ -20,8 +20,6 @@ from telegrad.rpc.wire import kinds
 from telegrad.rpc.wire.arrays import describe_all, is_raw
 from telegrad.rpc.wire.frames import Buffer
 
-__all__ = ["Entry", "RawBuffer", "Reference", "build_slots", "describe_slots", "has_slot"]
-
 _are_arrays: Final = frozenset((np.ndarray,)).issuperset
 ARRAY, REFERENCE, RAW = range(3)
 

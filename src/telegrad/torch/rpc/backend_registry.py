@@ -6,8 +6,6 @@ from typing import Any
 from telegrad.torch.rpc import constants
 from telegrad.torch.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
 
-__all__ = ["BackendType", "backend_registered", "construct_rpc_backend_options"]
-
 
 class BackendType(enum.Enum):
     """The backends that ``init_rpc`` knows."""

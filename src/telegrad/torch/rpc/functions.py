@@ -4,8 +4,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["async_execution", "is_async"]
-
 _MARK = "_wrapped_async_rpc_function"
 
 

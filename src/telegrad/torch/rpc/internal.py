@@ -8,8 +8,6 @@ from telegrad.errors import NotInitialized
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire import pickler
 
-__all__ = ["OTHER_PICKLERS", "PythonUDF", "RPCExecMode", "deserialize", "serialize"]
-
 PythonUDF = namedtuple("PythonUDF", ["func", "args", "kwargs"])
 """A function and what it is called with."""
 

@@ -11,8 +11,6 @@ import torch
 
 from telegrad.torch.rpc import constants
 
-__all__ = ["RpcBackendOptions", "TensorPipeRpcBackendOptions"]
-
 _Device = int | str | torch.device
 
 

@@ -38,8 +38,6 @@ from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Channels"]
-
 _log = logging.getLogger("telegrad.rpc")
 
 INTRODUCE: Final = "torch.segments.introduce"

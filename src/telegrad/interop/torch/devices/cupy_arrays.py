@@ -21,8 +21,6 @@ from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DeviceError, DTypeError, ProtocolViolation
 from telegrad.interop.torch.devices.runtime import runtime
 
-__all__ = ["Own", "as_array", "as_torch", "can_carry", "copied", "let_cupy_wait"]
-
 _external_stream: Any = torch.cuda.ExternalStream
 _from_dlpack: Any = torch.utils.dlpack.from_dlpack
 

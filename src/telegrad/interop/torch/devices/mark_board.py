@@ -18,8 +18,6 @@ from typing import Final
 
 from telegrad.errors import ProtocolViolation
 
-__all__ = ["MARKS", "MarkBoard"]
-
 _SECRET_BYTES: Final = 16
 MARKS: Final = mmap.PAGESIZE - _SECRET_BYTES
 """How many marks a board has."""

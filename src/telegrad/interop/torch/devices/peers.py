@@ -28,8 +28,6 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire.functions import expose
 from telegrad.rpc.worker import Worker
 
-__all__ = ["CHANNELS", "Devices", "Peer", "peer_of", "staging_of"]
-
 
 class Devices(msgspec.Struct, frozen=True, array_like=True):
     """What a worker says of itself: its devices, its map for the one that asks, and its host.

@@ -40,21 +40,6 @@ from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
 
-__all__ = [
-    "Arriving",
-    "Placed",
-    "arrive",
-    "carries",
-    "carry",
-    "from_parts",
-    "has_own",
-    "pack",
-    "register",
-    "to_parts",
-    "unpack",
-]
-
-
 _STRIDED: Final = torch.strided
 
 

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 import torch
 
-__all__ = ["HANDLE_BYTES", "CudaFailure", "Runtime", "runtime"]
-
 HANDLE_BYTES: Final = 64
 _DEVICE_TO_DEVICE: Final = 3
 # cudaEventDisableTiming | cudaEventInterprocess: the latter needs the former.

@@ -17,8 +17,6 @@ receiver still has.
 
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["SMALLEST", "Pooled", "SegmentPool", "size_for"]
-
 SMALLEST: Final = 2 << 20
 """Bytes: what the driver allocates at once; smaller pieces of it can't be shared apart."""
 _MUCH_TOO_LARGE: Final = 4

@@ -32,18 +32,6 @@ from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, CudaFailure, Runtime
 from telegrad.rpc.wire.conversion import converter
 
-__all__ = [
-    "Export",
-    "Import",
-    "Introduction",
-    "Shape",
-    "Span",
-    "allocated",
-    "checker",
-    "dense",
-    "nbytes_of",
-]
-
 # Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
 _ALIGN: Final = 256
 _MOST_DIMENSIONS: Final = 64

@@ -34,8 +34,6 @@ from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["STAGED_FROM", "ReceiveBuffers", "Staging", "Transfer", "pieces", "to_host"]
-
 STAGED_FROM: Final = 1 << 20
 """Bytes: below, one frame with the message is as fast."""
 PIECE: Final = (4 << 20) - (4 << 10)
