@@ -298,6 +298,20 @@ class Ticking:
         return next(self.ticks) * 1e-5
 
 
+def test_the_peer_whose_last_turn_was_longest_ago_goes_first(patient, monkeypatch):
+    monkeypatch.setattr(host, "is_locked", lambda: True)
+    with neighbours("a", "b", "c", "d") as (a, b, c, d):
+        for each in (c, d):
+            each.rpc_sync("a", note, ("",))
+        RAN.clear()
+        calls = [b.rpc_async("a", block)]
+        assert eventually(lambda: a.host.leads[0].turn)
+        calls += [each.rpc_async("a", note, (each.name,)) for each in (d, c)]
+        GATE.set()
+        wait_all(calls)
+        assert RAN == ["c", "d"]
+
+
 def test_a_peer_with_very_many_requests_leaves_others_their_turns(patient, monkeypatch):
     monkeypatch.setattr(host, "is_locked", lambda: True)
     clock = Ticking()

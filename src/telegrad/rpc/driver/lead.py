@@ -17,7 +17,10 @@ The law of this file:
    a moment that they lead do no harm.
 5. A thread that waits for an answer on a served link (of a call that its request made back to who
    waits for it) reads that link itself: it is out of the set for so long.
-6. Where several links have something, the small answers of that round leave together at its end, or
+6. The link whose last turn was longest ago goes first. The system tells first of those that it told
+   of before: a peer that was last in one round, and asks again just after the next has begun, would
+   be last in the one after that, and so have half as many turns as the others.
+7. Where several links have something, the small answers of that round leave together at its end, or
    after a moment: where processors are few, a peer that is woken takes this thread's, and what
    others wait for comes later and finds its caches cold.
 """
@@ -27,6 +30,7 @@ import collections
 import sys
 import threading
 import time
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from telegrad.rpc.driver.bell import Bell
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 # Seconds that a lead sleeps at most where there is no lock: what a thread has made and another one
 # drops goes when the first runs again (PEP 703), so it does now and then.
 _LONGEST: Final = 2.0
+_last_turn = attrgetter("turn_at")
 
 
 def is_locked() -> bool:
@@ -261,13 +266,17 @@ class Lead:
                 found = poll(0)
                 if not found and not ready:
                     found = self._wait()
+                came = []
                 for fd, _ in found:
                     link = links.get(fd)
                     if link is None:
                         self._bell.silence()
                     elif not link.has_turn:
                         link.has_turn = True
-                        ready.append(link)
+                        came.append(link)
+                if len(came) > 1:
+                    came.sort(key=_last_turn)
+                ready.extend(came)
                 for _ in range(len(ready)):
                     try:
                         link = ready.popleft()
@@ -276,7 +285,7 @@ class Lead:
                         break
                     link.has_turn = False
                     # First: whoever sees the turn sees no older time.
-                    self.began_at = time.monotonic()
+                    self.began_at = link.turn_at = time.monotonic()
                     serving.path = turn[me] = link
                     if monitor.dozes:
                         monitor.rouse()

@@ -50,7 +50,7 @@ def _usage() -> tuple[float, int]:
 class ServedLink(Link):
     """A connection that a peer has opened for its requests."""
 
-    __slots__ = ("_apart", "_ends", "_pace", "_rests", "has_turn", "lead", "slow")
+    __slots__ = ("_apart", "_ends", "_pace", "_rests", "has_turn", "lead", "slow", "turn_at")
 
     served: ClassVar[bool] = True
 
@@ -62,6 +62,8 @@ class ServedLink(Link):
         """Which of the leads reads it."""
         self.has_turn = False
         """Whether whoever leads is about to read here."""
+        self.turn_at = 0.0
+        """When its last turn began."""
         self.slow = 0
         """How many of the last requests that ran here took long."""
         # How many are still to get threads of their own for that.
