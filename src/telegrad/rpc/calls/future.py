@@ -8,7 +8,7 @@ a simulation, let virtual time pass), and simply sleeps where there is none.
 A callback goes on with what its giver was at: it runs on whichever thread, but in a copy of the
 giver's contextvars, so the current worker, and what the layers above keep there, is the same.
 
-Invariant: a future is settled once; whoever sleeps on it is woken, and every callback runs once.
+Invariant: a future is settled once; who sleeps on it is woken, and every callback runs once.
 """
 
 import _thread

@@ -35,7 +35,7 @@ def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list
         if not future._done:
             future._wait(None)
     for future in futures:
-        # Those after the first failure are known as well: whoever is told of one looks at all.
+        # Those after the first failure are known as well: the callback of one looks at all.
         future.exception()
     return [future.value() for future in futures]
 
@@ -56,7 +56,7 @@ def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
 def _together(futures: list[Future[T]]) -> tuple[Future[list[Future[T]]], Quick]:
     """Return the future of the list, and the callback that each of them has for it."""
     together: Future[list[Future[T]]] = Future()
-    # Whoever waits for all may as well wait for the first that is missing.
+    # A wait for all may as well begin with the first that is missing.
     together._source = next((future for future in futures if not future._done), None)
     # Popped from, which needs no lock: two that both find it empty settle the group once.
     missing = [None] * len(futures)

@@ -285,7 +285,7 @@ class Incoming:
             self._answer_later(endpoint, frame.ident, self._later(result))
             return None
         if result is None and sealed.extra is None:
-            # Sealed once: whoever intercepts has nothing to say of it.
+            # Sealed once: an interceptor has nothing to say of it.
             return Frame(ANSWER, 0, frame.ident, 0, codec.nothing)
         if isinstance(result, Future):
             raise TypeError(

@@ -148,7 +148,7 @@ class Admission:
     """The requests of one link.
 
     What was admitted belongs to the link until the request has come as a whole; then it is taken,
-    and released by whoever serves it. If the link ends before, it releases it itself.
+    and released when it has been served. If the link ends before, it releases it itself.
     """
 
     def __init__(self, room: Room, peer: str) -> None:
@@ -209,7 +209,7 @@ class Admission:
 
         def answer(is_granted: bool) -> None:
             self.unpark(parked)
-            # Whoever serves it releases it.
+            # It is released when it has been served.
             then(is_granted and self.take_grant(nbytes))
 
         self._room.ask(self, nbytes, answer)

@@ -100,7 +100,7 @@ class FrameReader:
         # Whether bytes were taken from the stream that are neither kept here nor in the hands of
         # the caller, who sets this to False when it has the frame: an interrupt would lose them.
         self.is_torn = False
-        # Whether a request waits for room: whoever has others to serve lets another thread wait.
+        # Whether a request waits for room: the leader lets another thread wait.
         self.awaits_room = False
         # Of a request that goes to the anteroom, how much it waits for, and takes there.
         self._parking: tuple[int, int] | None = None
@@ -115,7 +115,7 @@ class FrameReader:
     def has_frame(self) -> bool:
         """Say whether a read would return, fail or go on with what has been received already.
 
-        May be asked without the right to read; whoever reads meanwhile will ask again.
+        May be asked without the right to read; a thread that reads just now will ask again.
         """
         if self._frames:
             return True
@@ -165,7 +165,7 @@ class FrameReader:
                 return self._read_with_body(_unpack(self._room, self._start), deadline)
             if not self._fill(wanted, deadline):
                 return None
-        # First: after Ctrl-C before this, whoever reads next finds the frame still here.
+        # First: after Ctrl-C before this, the next read finds the frame still here.
         self.is_torn = True
         return self._frames.popleft()
 
@@ -212,7 +212,7 @@ class FrameReader:
         if body:
             buffers = split_body(memoryview(self._room[end - body : end]), count, flags)
         frame = Frame(kind, flags, ident, parent, head, buffers)
-        # Last of all: after Ctrl-C before this, whoever reads next finds the frame still here.
+        # Last of all: after Ctrl-C before this, the next read finds the frame still here.
         self.is_torn = True
         self._start = end
         return self._fetch(frame, deadline) if flags & PLACED else frame

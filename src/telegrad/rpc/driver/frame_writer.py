@@ -1,6 +1,6 @@
 """The writing half of a link: frames onto a connection, whole and one after the other.
 
-Whoever sends holds the lock for that long. A send has a deadline: a peer that does not read (it
+A sender holds the lock for that long. A send has a deadline: a peer that does not read (it
 was stopped, or is full) keeps nobody longer than that. A frame that was begun must be finished,
 though, or the stream would make no sense any more; so at the deadline its rest is copied and goes
 over, together with the lock, to a thread that waits for nothing else.
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _SMALL_HEADER: Final = 32 << 10
 # Seconds after which a thread that waits for its turn looks whether the path has ended.
 _LONGEST_TURN: Final = 1.0
-# Frames that are kept at most; whoever has more waits until some have gone.
+# Frames that are kept at most; a sender of more waits until some have gone.
 _MOST_KEPT: Final = 1000
 _NOW: Final = -math.inf
 _NONE: Final[Sequence[Any]] = ()
@@ -203,7 +203,7 @@ class FrameWriter(Endpoint):
         return True
 
     def _take_kept(self) -> bytes:
-        """Return what was kept, in one piece; whoever writes may."""
+        """Return what was kept, in one piece; for the thread that writes."""
         kept = self._kept
         count = len(kept)
         return kept.popleft() if count == 1 else b"".join([kept.popleft() for _ in range(count)])
@@ -304,7 +304,7 @@ class FrameWriter(Endpoint):
         """Let another thread send the rest of a frame that was begun, with the lock, if it can."""
         if not unsent.is_begun or self.closed:
             return False
-        # Copied: whoever was told of the timeout may change its arrays.
+        # Copied: a caller that was told of the timeout may change its arrays.
         return self._host.start(partial(self._finish, b"".join(unsent.rest)))
 
     def _finish(self, rest: bytes) -> None:

@@ -232,7 +232,7 @@ class SocketHost:
         """Let another thread lead: this one may have to wait for a peer that does not read."""
         counted, led = serving.counted_by, serving.lead
         if counted is not None and led is not None and led.leave():
-            # It still keeps a request: whoever has many that can't be answered gets no more.
+            # It still keeps a request: a peer with many that can't be answered gets no more.
             counted.enter()
 
     def _sleep(self, future: Future[Any], timeout: float | None) -> None:

@@ -90,7 +90,7 @@ class Lead:
         self.turn: dict[int, ServedLink] = {}
         """The thread that leads and is at a turn, and the link whose turn it is.
 
-        Whoever takes it out has decided: its thread, which then leads on, or the monitor.
+        What takes it out has decided: its thread, which then leads on, or the monitor.
         """
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class Lead:
         self.offer()
 
     def arm(self, link: "ServedLink") -> None:
-        """Nobody else reads the link: whoever leads does when something comes."""
+        """Nobody else reads the link: the leader does when something comes."""
         with self._lock:
             if not link.watched and not link.closed:
                 link.watched = True
@@ -284,7 +284,7 @@ class Lead:
                         # Another took it, for a moment.
                         break
                     link.has_turn = False
-                    # First: whoever sees the turn sees no older time.
+                    # First: a thread that sees the turn sees no older time.
                     self.began_at = link.turn_at = time.monotonic()
                     serving.path = turn[me] = link
                     if monitor.dozes:

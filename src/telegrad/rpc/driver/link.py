@@ -6,12 +6,12 @@ The law of this file, lazy leader/follower:
    and then acted upon.
 2. A thread that waits for an answer claims it and reads until its answer is there. Those that find
    it taken sleep until their answer came or they are woken to read.
-3. A link whose peer sends requests is served (served_link.py): whoever leads reads it in its turns.
-4. Whoever gives the right up sees to it that somebody else finds what comes: a sleeper, else,
-   where the link is served, whoever leads; else the pool if a frame lies in the reader already, or
+3. A link whose peer sends requests is served (served_link.py): the leader reads it in its turns.
+4. The thread that gives the right up sees to it that another finds what comes: a sleeper, else,
+   where the link is served, the leader; else the pool if a frame lies in the reader already, or
    the monitor, which watches the descriptor. Answers for which nobody sleeps and that have no
-   callbacks are left for some ticks of the monitor: whoever sent many calls will most likely wait
-   for them now, and read best undisturbed.
+   callbacks are left for some ticks of the monitor: a thread that sent many calls will most likely
+   wait for them now, and read best undisturbed.
 5. A call that a handler makes back to the one who waits for it travels on the same link and runs
    on the waiting thread's own stack, so a chain of calls that goes back and forth needs no new
    threads (but for one each `_DEEPEST_STACK` levels, to spare Python's stack).
@@ -83,7 +83,7 @@ class Link(FrameWriter):
     def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
         super().__init__(host, connection, peer)
         self.watched = False
-        """Whether somebody reads when something comes: the monitor's reader, or whoever leads."""
+        """Whether somebody reads when something comes: the monitor's reader, or the leader."""
         self.unattended = False
         """Whether an answer is expected that no thread waits for: the monitor looks in a while."""
         # Whether somebody has to be told of an answer at once: see `attend`.
@@ -337,7 +337,7 @@ class Link(FrameWriter):
             self.expect()
 
     def offer_read(self) -> None:
-        """If nobody reads, let somebody: a follower, whoever leads or is started by the monitor."""
+        """If nobody reads, let another thread: a follower, the leader, or one of the monitor's."""
         if self._reads:
             return
         if self._followers:
@@ -422,7 +422,7 @@ class Link(FrameWriter):
     # Ending.
 
     def close(self) -> None:
-        """Wake whoever reads or writes; the descriptors go when the last has left."""
+        """Wake the threads that read or write; the descriptors go when the last has left."""
         self.closed = True
         self._admission.close()
         self.connection.shutdown()

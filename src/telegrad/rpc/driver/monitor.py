@@ -7,8 +7,8 @@ on a peer, so all this works while every user thread is busy or blocked.
 
 It ticks only while requests are being served or answers have no reader, and the less often the
 longer it finds nothing: where many workers share a processor, their ticks add up, and each tick
-takes the interpreter's lock from the thread that leads. `dozes` tells whoever begins either that it
-has to be roused, so that a call costs nothing here.
+takes the interpreter's lock from the thread that leads. `dozes` tells a thread that begins either
+that it has to be roused, so that a call costs nothing here.
 """
 
 import logging
@@ -35,7 +35,7 @@ _DOUBLINGS_SERVING: Final = 2
 # After this many ticks in a row that find nothing, it dozes.
 _IDLE_TICKS: Final = 6
 _LONGEST: Final = 2.0  # Seconds that it sleeps at most, dozing or not.
-# Seconds for which an answer is left to whoever will wait for it, most likely at once.
+# Seconds for which an answer is left to the thread that will most likely wait for it at once.
 _LEFT_ALONE: Final = 0.01
 
 
@@ -135,7 +135,7 @@ class Monitor:
         until = min(self._timers_at, now + _LONGEST)
         if self._idle >= _IDLE_TICKS:
             self.dozes = True
-            # In this order: whoever begins something now either finds us dozing or is found here.
+            # In this order: what begins now either finds us dozing or is found here.
             with self._lock:
                 links = list(self._links.values())
                 turns = any(lead.turn for lead in self._host.leads)
@@ -158,7 +158,7 @@ class Monitor:
                 if not hung_up:
                     # Another thread has begun to read meanwhile, and finds what came.
                     return
-                # Say so once; whoever reads the link finds out by reading.
+                # Say so once; the thread that reads the link finds out by reading.
                 self._set.remove(fd)
             link.watched = False
         link.start_attending()

@@ -60,7 +60,7 @@ class Pool:
                 self._seats[seat] = None
                 seat.task = task
                 name = f"telegrad-{self._name}-{next(self._numbers)}"
-                # In contextvars of its own: of whoever needed it first, it is to keep nothing.
+                # In contextvars of its own: it keeps nothing of the thread that needed it first.
                 seat.thread = threading.Thread(
                     target=Context().run, args=(self._run, seat), name=name, daemon=True
                 )

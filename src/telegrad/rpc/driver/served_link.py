@@ -1,6 +1,6 @@
 """A link on which a peer sends its requests: what happens in its turns.
 
-Whoever leads (lead.py) reads it and runs its requests right there, without any hand-over, for a
+The leader (lead.py) reads it and runs its requests right there, without any hand-over, for a
 moment; then others have their turns. While a request runs, nobody has the right to read the link.
 Requests of a link whose last ones were slow get threads of their own, and one that needs room that
 the worker does not have is waited for by another thread.
@@ -61,7 +61,7 @@ class ServedLink(Link):
         self.lead = lead
         """Which of the leads reads it."""
         self.has_turn = False
-        """Whether whoever leads is about to read here."""
+        """Whether the leader is about to read here."""
         self.turn_at = 0.0
         """When its last turn began."""
         self.slow = 0
@@ -75,14 +75,14 @@ class ServedLink(Link):
         self._ends = threading.Event()
 
     def seize(self) -> bool:
-        """Claim the right to read, so that whoever leads sees nothing; say whether it is ours."""
+        """Claim the right to read, so that the leader sees nothing; say whether it is ours."""
         if not self._claim_read(~_thread.get_ident()):
             return False
         self._unwatch()
         return True
 
     def spin_at_least(self, seconds: float) -> None:
-        """Whoever leads looks for so long, too: there the next request is waited for."""
+        """Have the leader look for so long, too: there the next request is waited for."""
         super().spin_at_least(seconds)
         self.lead.spin_at_least(seconds)
 
@@ -93,7 +93,7 @@ class ServedLink(Link):
         self.lead.disarm(self)
 
     def start_attending(self) -> None:
-        """Let whoever leads read."""
+        """Let the leader read."""
         self.lead.arm(self)
         self.lead.push(self)
 
@@ -138,13 +138,13 @@ class ServedLink(Link):
                     self._apart = max(0, self._apart - 1)
                     host.serve(self, task)
                     continue
-                # While it runs, whoever waits for an answer on this link may read it.
+                # While it runs, a thread that waits for an answer on this link may read it.
                 self._reads.clear()
                 reads = False
                 if self._followers:
                     self.offer_read()
                 if more and me not in lead.turn:
-                    # The lead was taken while this was read: whoever has it now does not know of
+                    # The lead was taken while this was read: its new holder does not know of
                     # the rest.
                     self.uncork()
                     lead.push(self)
@@ -194,7 +194,7 @@ class ServedLink(Link):
             self.start_attending()
 
     def close(self) -> None:
-        """Wake whoever reads, writes or rests."""
+        """Wake the threads that read, write or rest."""
         super().close()
         self._ends.set()
 

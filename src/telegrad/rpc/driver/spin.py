@@ -23,9 +23,9 @@ class Spinning:
     processor would keep the peer from answering, so there is none where `sched_yield` is missing.
     Adaptive: it is tried as long as bytes keep coming soon, whether or not the spinning itself
     caught them (both sides must spin for either to gain); an idle worker does not burn. And while
-    others want the processor, too, whoever sleeps gets it back sooner than whoever gave it up: then
-    there is no spinning for a while. (On a machine with load 15 on two cores this halved the mean
-    time of a call.) Nor is there where workers are many more than processors.
+    others want the processor, too, a thread that sleeps gets it back sooner than one that gave it
+    up: then there is no spinning for a while. (On a machine with load 15 on two cores this halved
+    the mean time of a call.) Nor is there where workers are many more than processors.
     """
 
     _is_taken = False

@@ -396,7 +396,7 @@ class References:
 def forget_frames(error: BaseException | None) -> None:
     """Take the traceback off an error that is kept, and off what it came from.
 
-    The frames of whoever met it, and of their callers, hold handles: a table that keeps the error
+    The frames that met it, and those of their callers, hold handles: a table that keeps the error
     as the reason why these are gone would wait for ever for their end.
     """
     while error is not None:
