@@ -7,11 +7,13 @@ import math
 import operator
 import socket
 import threading
+import time
+import types
 
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.inside import pool_of
+from tests.rpc.inside import pool_of, writing
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import (
@@ -27,6 +29,7 @@ from telegrad.errors import (
 )
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import collect_all, wait_all
+from telegrad.rpc.driver import frame_writer
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.introduction import Limits
@@ -606,6 +609,27 @@ def test_threads_may_ask_together_whether_there_is_room_to_send(pair):
         thread.join()
     assert len(found) == 8
     assert all(map(all, found))
+
+
+def test_a_worker_says_that_it_leaves_though_a_thread_has_just_written_to_that_peer(monkeypatch):
+    with neighbours("a", "b") as (a, b):
+        assert a.rpc_sync("b", simulated.who) == "b"
+        link = b.peers.get("a").incoming
+        naps = []
+
+        def sleep(seconds):
+            naps.append(seconds)
+            if len(naps) == 5:
+                just_written.close()
+
+        monkeypatch.setattr(
+            frame_writer, "time", types.SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+        )
+        with contextlib.ExitStack() as just_written:
+            just_written.enter_context(writing(link))
+            b.close()
+        with pytest.raises(WorkerLost, match="it has shut down"):
+            a.rpc_sync("b", simulated.who)
 
 
 def test_a_worker_that_made_a_value_for_another_is_quiet_again(pair):

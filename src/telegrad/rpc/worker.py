@@ -11,7 +11,7 @@ of its worker, or shutdown.
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -49,6 +49,9 @@ from telegrad.rpc.wire.codec import Codec
 from telegrad.rpc.wire.frames import BYE, Frame
 
 _decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
+
+# How often a path is tried that another thread may be about to leave, some 0.5 ms each.
+_GOODBYES: Final = 20
 
 
 class Worker:
@@ -379,8 +382,9 @@ class Worker:
             endpoints = self.peers.endpoints()
         for endpoint in endpoints:
             try:
-                # Only at once: a peer that does not get it sees the connection end.
-                if endpoint.can_send():
+                # A peer that does not get it sees the connection end. Asked again, since a thread
+                # that has sent may have been put off before it could leave the path.
+                if any(endpoint.can_send() for _ in range(_GOODBYES)):
                     endpoint.send(Frame(BYE))
             except (OSError, EOFError):
                 pass
