@@ -137,8 +137,10 @@ class OutgoingPaths:
         except WorkerLost as error:
             # Raises if it was this worker that went.
             worker.find(session.info)
-            if session.reason is not None:
-                raise worker.loss(session.info, session.reason, error) from error
+            # It may have said what it ends with before the connection that says so has closed.
+            told = session.reason or session.last_words
+            if told is not None:
+                raise worker.loss(session.info, told, error) from error
             if worker.host.now() < deadline:
                 self._look_again_for(session)
                 raise

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from tests.interpreter import IS_LOCKED
-from tests.rpc.neighbours import neighbours
+from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.distributed.cluster.exit_reason import exit_reason, wait_for_reason
@@ -126,18 +126,26 @@ def test_calls_after_a_peer_has_left_say_so_instead_of_naming_a_socket():
 
 SCRIPT = """
 import os
+import threading
 from telegrad.distributed import rpc
 rank = int(os.environ["RANK"])
 rpc.init_rpc(["server", "t0", "t1"][rank])
 
+# These functions go by value, so what they share in a process is in a module.
+threading.held = threading.Event()
+
 def hold():
-    import threading
+    threading.held.set()
     threading.Event().wait()
+
+def wait_until_held():
+    assert threading.held.wait(30)
 
 if rank == 0:
     rpc.rpc_sync("t0", hold)
 elif rank == 1:
-    rpc.rpc_sync("server", abs, (1,))
+    wait_until_held()
+    rpc.rpc_sync("server", wait_until_held)
     raise ValueError("the trainer's bug")
 else:
     rpc.rpc_sync("server", hold)
@@ -147,6 +155,17 @@ else:
 def _free_port():
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
+
+
+def test_a_worker_that_ends_while_it_is_dialled_has_said_with_what():
+    with neighbours("a", "b") as (a, b):
+        assert b.rpc_sync("a", abs, (-1,)) == 1
+        b.losses.say("its program ended with ValueError: a bug")
+        session = a.peers.get("b")
+        assert eventually(lambda: session.last_words)
+        session.address = session.address.replace("b.sock", "gone.sock")
+        with pytest.raises(WorkerLost, match=r"'b' was lost: its program ended with ValueError: a"):
+            a.rpc_sync("b", abs, (-1,), timeout=20.0)
 
 
 @pytest.mark.processes
