@@ -611,9 +611,15 @@ def test_threads_may_ask_together_whether_there_is_room_to_send(pair):
     assert all(map(all, found))
 
 
+async def wait_for_ever():
+    await asyncio.Event().wait()
+
+
 def test_a_worker_says_that_it_leaves_though_a_thread_has_just_written_to_that_peer(monkeypatch):
     with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", wait_for_ever)
         assert a.rpc_sync("b", simulated.who) == "b"
+        call.add_done_callback(lambda _: None)  # so that the end is read at once
         link = b.peers.get("a").incoming
         naps = []
 
@@ -629,7 +635,7 @@ def test_a_worker_says_that_it_leaves_though_a_thread_has_just_written_to_that_p
             just_written.enter_context(writing(link))
             b.close()
         with pytest.raises(WorkerLost, match="it has shut down"):
-            a.rpc_sync("b", simulated.who)
+            call.wait()
 
 
 def test_a_worker_that_made_a_value_for_another_is_quiet_again(pair):
