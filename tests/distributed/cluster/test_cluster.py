@@ -9,6 +9,8 @@ from tests.distributed import functions
 from tests.rpc.neighbours import eventually
 
 from telegrad.distributed import ClusterChange, LocalCluster, rpc
+from telegrad.distributed.cluster.child import Child
+from telegrad.distributed.cluster.worker_process import WorkerSpec
 from telegrad.errors import CallTimeout, ProtocolViolation, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.options import Options
 
@@ -154,6 +156,28 @@ def test_a_worker_that_cant_be_started_again_is_given_up(monkeypatch, caplog):
 def _fail_the_second_time():
     if os.environ.get("TELEGRAD_TEST_FAILS"):
         raise ValueError("no second time")
+
+
+def test_asking_how_a_worker_ended_takes_nothing_from_the_one_that_comes_next(monkeypatch):
+    with LocalCluster(["a"], restart=True, start_timeout=20.0) as small:
+        before = rpc.get_worker_info("a")
+        said, threads = [], []
+
+        def ask():
+            said.append(small.worker.losses.explain(before))
+
+        def send(child, content, send=Child.send):
+            if isinstance(content, WorkerSpec):
+                # The next one is being started: what it says first is not for this thread.
+                threads.append(threading.Thread(target=ask))
+                threads[-1].start()
+            send(child, content)
+
+        monkeypatch.setattr(Child, "send", send)
+        os.kill(small.process("a").pid, signal.SIGKILL)
+        small.wait_for("a", after=before.incarnation)
+        threads[0].join()
+        assert ["SIGKILL" in each for each in said] == [True]
 
 
 def test_start_and_stop_do_what_the_with_statement_does():

@@ -44,6 +44,8 @@ class Child:
         self.line = line
         self.log_fd = log_fd
         self.output = output
+        self.incarnation: int | None = None
+        """The worker's, once it has said so."""
         self._asking = threading.Lock()
         self._reason: str | None = None
 

@@ -119,6 +119,8 @@ class LocalCluster(Cluster):
         self._lines = prefixer(chosen) if prefix_output and chosen else None
         self._children: dict[str, Child] = {}
         self._cards: dict[str, Card] = {}
+        self._ends: dict[str, tuple[int, str]] = {}
+        """How the last life of a name ended: its incarnation, and why."""
         self._ids: dict[str, int] = {}
         """Of all names there were: none is used twice."""
         self._changing = threading.RLock()
@@ -242,11 +244,17 @@ class LocalCluster(Cluster):
         address, incarnation = child.receive(tuple[str, int])
         if incarnation < 0:
             raise WorkerLost(f"worker {name!r} could not start: {address}")
+        child.incarnation = incarnation
         return Card(name, self._ids[name], OPEN, address, incarnation)
 
     def _explain(self, who: WorkerInfo) -> str | None:
+        incarnation, reason = self._ends.get(who.name, (0, None))
+        if incarnation == who.incarnation:
+            return reason
         child = self._children.get(who.name)
-        return None if child is None else child.reason()
+        # Not that of a later life: asked how it ended, it would lose what it says as it starts.
+        is_it = child is not None and child.incarnation == who.incarnation
+        return child.reason() if child is not None and is_it else None
 
     def _address(self, name: str) -> str:
         if self._directory is None:
@@ -342,6 +350,7 @@ class LocalCluster(Cluster):
             if self._worker is None or self._children.get(child.name) is not child or card is None:
                 return
             reason = child.reason() or "its connection was closed"
+            self._ends[child.name] = card.incarnation, reason
             _log.warning("worker %r was lost: %s", child.name, reason)
             del self._cards[child.name]
             self._tell(ClusterChange("lost", card.info, reason))
@@ -368,8 +377,8 @@ class LocalCluster(Cluster):
 
     def _condemn(self, who: WorkerInfo, error: BaseException) -> None:
         """End a worker that is lost and may run, stopped or stuck: another is to take its place."""
-        card, child = self._cards.get(who.name), self._children.get(who.name)
-        if card is not None and child is not None and card.incarnation == who.incarnation:
+        child = self._children.get(who.name)
+        if child is not None and child.incarnation == who.incarnation:
             child.process.kill()
 
     def stop(self) -> None:
@@ -383,6 +392,7 @@ class LocalCluster(Cluster):
             children, self._children = list(self._children.values()), {}
             self._cards.clear()
             self._up.clear()
+            self._ends.clear()
             self._ids.clear()
         try:
             if worker is not None:
