@@ -4,9 +4,14 @@ Tests go through what is public where that says the same. For the rest, here alo
 it is called inside.
 """
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from telegrad.rpc.driver.lead import Lead
+from telegrad.rpc.driver.link import Link
+from telegrad.rpc.driver.served_link import ServedLink
 
 __all__ = [
     "claim_reads",
@@ -14,6 +19,7 @@ __all__ = [
     "has_callbacks",
     "has_kept",
     "is_being_written",
+    "pause_where_threads_race",
     "pool_of",
     "reader_of",
     "replace_lock",
@@ -85,6 +91,41 @@ def pool_of(host: Any) -> Any:
 def resting(host: Any) -> int:
     """How many threads wait for something to do."""
     return len(host._pool._resting)
+
+
+def pause_where_threads_race(monkeypatch: Any, pause: Callable[[], object]) -> None:
+    """Pause as a follower was enlisted, the right to read or the lead released, a turn taken."""
+
+    class Followers(collections.deque[Any]):
+        def append(self, sleeper: Any) -> None:
+            super().append(sleeper)
+            pause()
+
+    def has_followers(link: Any, *args: Any) -> None:
+        begin(link, *args)
+        link._followers = Followers()
+
+    def then_pauses(method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            try:
+                return method(*args)
+            finally:
+                pause()
+
+        return run
+
+    def pauses_first(method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            pause()
+            return method(*args)
+
+        return run
+
+    begin = Link.__init__
+    monkeypatch.setattr(Link, "__init__", has_followers)
+    monkeypatch.setattr(Link, "_read_released", pauses_first(Link._read_released))
+    monkeypatch.setattr(Lead, "offer", pauses_first(Lead.offer))
+    monkeypatch.setattr(ServedLink, "take_turn", then_pauses(ServedLink.take_turn))
 
 
 def replace_lock(owner: Any, made: Callable[[Any], Any]) -> None:

@@ -1,4 +1,4 @@
-"""The driver's own races: tiny switch interval, forced yields at named points, many threads."""
+"""The driver's own races: tiny switch interval, forced yields where they race, many threads."""
 
 import operator
 import os
@@ -8,11 +8,11 @@ import threading
 
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import pause_where_threads_race
 from tests.rpc.neighbours import neighbours
 
 from telegrad.errors import NotInitialized, PeerError
 from telegrad.rpc.calls.future_group import wait_all
-from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.options import Options
 
 CALLS = int(os.environ.get("TELEGRAD_STRESS_CALLS", "100000"))
@@ -24,12 +24,11 @@ def frantic(monkeypatch):
     """Switch threads after every microsecond, and often at the points where they race."""
     dice = random.Random(0)
 
-    def at(self, point):
+    def pause():
         if dice.random() < 0.3:
             os.sched_yield()
 
-    monkeypatch.setattr(SocketHost, "at", at)
-    monkeypatch.setattr(SocketHost, "is_stressed", True)
+    pause_where_threads_race(monkeypatch, pause)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

@@ -93,7 +93,9 @@ class FrameReader:
         self._end = 0
         # Frames that come next: they came along with others, or were put back.
         self._frames: collections.deque[Frame] = collections.deque()
-        self.may_have_more = True
+        # Whether anything lies here: bytes, a frame, or the beginning of a large one.
+        self._is_empty = True
+        self.may_have_more = self._pending is not None
         """Whether something may lie here behind the last frame that was read; see `has_frame`."""
         self.received = 0
         """How many bytes have come, those in shared memory among them."""
@@ -133,7 +135,7 @@ class FrameReader:
 
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
-        if self._start != self._end or self._frames or self._go_on is not None:
+        if not self._is_empty:
             return self._read_next(deadline)
         # Most often a small frame comes, alone and whole.
         came = self._receive(self._view, deadline)
@@ -147,8 +149,8 @@ class FrameReader:
             and kind in KINDS
             and not (count or body or flags & PLACED)
         ):
-            self.may_have_more = self._pending is not None
             return Frame(kind, flags, ident, parent, room[_PREFIX_BYTES:came])
+        self._is_empty = False
         self._start, self._end = 0, came
         return self._read_next(deadline)
 
@@ -167,6 +169,8 @@ class FrameReader:
                 return None
         # First: after Ctrl-C before this, the next read finds the frame still here.
         self.is_torn = True
+        self._is_empty = len(self._frames) == 1 and self._start == self._end
+        self.may_have_more = not self._is_empty or self._pending is not None
         return self._frames.popleft()
 
     def _take_small(self) -> int:
@@ -219,6 +223,7 @@ class FrameReader:
 
     def put_back(self, frame: Frame) -> None:
         """Let the next read return a frame that was read, and whose receiving was interrupted."""
+        self._is_empty = False
         self._frames.appendleft(frame)
 
     # Large frames.

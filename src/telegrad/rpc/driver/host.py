@@ -51,9 +51,6 @@ _LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class SocketHost:
     """Sockets and threads of one worker. `address` is where it listens."""
 
-    is_stressed = False
-    """Whether `at` is to be called; see tests/rpc/driver/test_stress.py."""
-
     def __init__(self, identity: Identity, address: str, options: Options) -> None:
         self.now = time.monotonic
         self.identity = identity
@@ -128,9 +125,6 @@ class SocketHost:
             here = [peer for peer in [*peers.values()] if is_near(peer.address)]
             self._is_crowded = len(here) > _MOST_AWAKE
         return self._is_crowded
-
-    def at(self, point: str) -> None:
-        """Mark a point where threads race; the stress test yields here."""
 
     def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
         """Open the path for this worker's requests to a peer."""

@@ -232,8 +232,6 @@ class Lead:
             link.uncork()
             if link.has_frame():
                 self.push(link)
-        if self._host.is_stressed:
-            self._host.at("lead given up")
         self.offer()
 
     def spin_at_least(self, seconds: float) -> None:
@@ -292,8 +290,6 @@ class Lead:
                     if kept and (self.began_at > self._kept_until or link.slow):
                         self._send_kept()
                     link.take_turn(me, self._keep(link, me) if ready or kept else False)
-                    if host.is_stressed:
-                        host.at("turn taken")
                     if turn.pop(me, None) is None or self._leader != me:
                         # What it was at counted as one request of many since the lead was lost.
                         handlers.leave()

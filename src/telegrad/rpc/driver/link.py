@@ -283,8 +283,6 @@ class Link(FrameWriter):
             if _can_nest():
                 self._waiting[call.number] = waiting
             self._followers.append(sleeper)
-            if self._host.is_stressed:
-                self._host.at("follower enlisted")
             if self._reads:
                 left = max(0.0, deadline - time.monotonic())
                 woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
@@ -323,8 +321,6 @@ class Link(FrameWriter):
         self._read_released()
 
     def _read_released(self) -> None:
-        if self._host.is_stressed:
-            self._host.at("right to read released")
         if self.closed:
             # We may be the last to leave: what was ended while we read can be freed now.
             self._host.tidy()

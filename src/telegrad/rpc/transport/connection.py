@@ -17,7 +17,6 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -33,7 +32,6 @@ Buffer = bytes | bytearray | memoryview
 
 # Linux and macOS take at least this many buffers in one call.
 _BUFFERS_PER_CALL = 1024
-_MSG_DONTWAIT: int = socket.MSG_DONTWAIT
 
 
 class Unsent(msgspec.Struct, frozen=True, gc=False):
@@ -112,12 +110,12 @@ class PlainConnection(Connection):
         channel: DescriptorChannel | None = None,
     ) -> None:
         super().__init__(agreement, address)
-        sock.setblocking(True)
+        sock.setblocking(False)
         self._socket = sock
         self._channel = channel
         self._send_one = sock.send
         self._send_many = sock.sendmsg
-        self.recv_into_nowait = partial(sock.recv_into, flags=_MSG_DONTWAIT)
+        self.recv_into_nowait = sock.recv_into
         self.same_host = channel is not None
         process = peer_process(sock)
         # Of a process in a PID namespace that is not seen from here, the number is 0.
@@ -137,7 +135,7 @@ class PlainConnection(Connection):
         sent = 0
         if len(buffers) <= _BUFFERS_PER_CALL:
             try:
-                sent = self._send_many(buffers, (), _MSG_DONTWAIT)
+                sent = self._send_many(buffers)
             except BlockingIOError:
                 pass
             if sent == sum(map(len, buffers)):
@@ -147,7 +145,7 @@ class PlainConnection(Connection):
 
     def send_small(self, data: bytes, deadline: float) -> Unsent | None:
         try:
-            sent = self._send_one(data, _MSG_DONTWAIT)
+            sent = self._send_one(data)
         except BlockingIOError:
             sent = 0
         return None if sent == len(data) else self._send_rest((data,), sent, deadline)
@@ -168,7 +166,7 @@ class PlainConnection(Connection):
                 return None
             rest[0] = rest[0][sent:]
             try:
-                sent = self._send_many(rest[:_BUFFERS_PER_CALL], (), _MSG_DONTWAIT)
+                sent = self._send_many(rest[:_BUFFERS_PER_CALL])
                 is_begun = is_begun or sent > 0
             except BlockingIOError:
                 sent = 0

@@ -37,7 +37,6 @@ _ROOM = 2 * (RECORD_BYTES + _BESIDE)
 # Bytes of a record from which on it is large.
 _AHEAD = 8 << 10
 _ADVICE = "what came was changed, dropped, repeated or put in on the way"
-_MSG_DONTWAIT: int = socket.MSG_DONTWAIT
 
 
 class _Seal:
@@ -170,7 +169,7 @@ class SealedConnection(PlainConnection):
             self._start, self._end, last = 0, came, last - self._start
         # Of a large record no more than its rest: then the next begins at the room's beginning.
         end = last if last - self._end > _AHEAD else _ROOM
-        count = self._receive(self._view[self._end : end], 0, _MSG_DONTWAIT)
+        count = self._receive(self._view[self._end : end])
         self._end += count
         return count
 

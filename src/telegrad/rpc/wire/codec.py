@@ -270,18 +270,16 @@ class Codec:
                     raise Refused("this worker is strict: it takes no pickle")
                 first = 1
         content: list[Any] = []
-        used = first
         if sealed.arrays:
-            content, used = arrays.build_all(sealed.arrays, buffers, first, limits.dimensions)
-        more = len(buffers) - used
-        if more and (more < 0 or sealed.entries is None):
-            raise ProtocolViolation(f"expected {used} buffers in the frame, got {len(buffers)}")
+            content, first = arrays.build_all(sealed.arrays, buffers, first, limits.dimensions)
+        if len(buffers) != first and (sealed.entries is None or len(buffers) < first):
+            raise ProtocolViolation(f"expected {first} buffers in the frame, got {len(buffers)}")
         if sealed.entries is not None:
             # References all at once, so that they are counted in few messages; and before values of
             # kinds are made, which may fail: the sender would wait for ever to hear of those that
             # were not accepted.
             references = accept(sealed.references) if sealed.references and accept else ()
-            raw, imports = buffers[used:], not self.strict
+            raw, imports = buffers[first:], not self.strict
             content = build_slots(sealed.entries, content, references, raw, imports)
         return sealed, content
 
