@@ -284,7 +284,7 @@ def _enter_new(here: "WorkerAutograd") -> tuple[Context, Token[ProgramPoint | No
             f"expected no context to be open here, but {current.context.id} is, and contexts don't "
             "nest; leave it before opening another"
         )
-    made = here.contexts.open(here.worker.next_id(), None)
+    made = here.contexts.new(here.worker.next_id())
     return made, CURRENT.set(ProgramPoint(made, ()))
 
 

@@ -17,6 +17,7 @@ from telegrad.distributed.passes import local_pass
 from telegrad.distributed.passes.coordinator import PassCoordinator
 from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.errors import ContextError
+from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors.forward.levels import Level
 
 
@@ -28,7 +29,7 @@ def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_ope
         found = []
 
         def open_context():
-            found.append(contexts.open(5, None))
+            found.append(contexts.open(5, WorkerInfo("b", 1)))
 
         replace_lock(contexts, lambda lock: Watched(lock, open_context))
         assert in_time(open_context)
@@ -40,7 +41,7 @@ def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_ope
 def test_the_collector_may_run_what_looks_at_the_gradients_while_another_does():
     with neighbours("a") as (a,):
         attach_autograd(a)
-        context = autograd_of(a).contexts.open(5, None)
+        context = autograd_of(a).contexts.new(5)
         found = []
 
         def look():
@@ -121,7 +122,7 @@ def test_a_finalizer_that_reads_gradients_of_the_pass_it_interrupts_is_refused(
 def test_a_pass_that_a_finalizer_runs_while_another_is_added_up_is_not_lost(monkeypatch):
     with neighbours("a") as (a,):
         attach_autograd(a)
-        context = autograd_of(a).contexts.open(5, None)
+        context = autograd_of(a).contexts.new(5)
         x, y = tg.tensor([1.0]), tg.tensor([2.0])
         context.add_gradients({x: tg.tensor([1.0])})
         add = context_module.added

@@ -400,7 +400,7 @@ def test_a_context_that_comes_over_a_new_connection_outlives_the_loss_of_the_old
 
 def test_one_that_lost_the_home_asks_it_for_contexts_that_others_brought():
     with three() as (a, b, c):
-        context = autograd_of(a).contexts.open(a.next_id(), None)
+        context = autograd_of(a).contexts.new(a.next_id())
         context.meet(c.info)
         autograd_of(c).contexts.open(context.id, a.info).meet(b.info)
         autograd_of(b).contexts.open(context.id, c.info)
@@ -414,7 +414,7 @@ def test_one_that_lost_the_home_asks_it_for_contexts_that_others_brought():
 
 def test_a_worker_that_lost_the_home_takes_a_context_from_nobody_else():
     with three() as (a, b, c):
-        context = autograd_of(a).contexts.open(a.next_id(), None)
+        context = autograd_of(a).contexts.new(a.next_id())
         context.meet(b.info)
         autograd_of(b).contexts.open(context.id, a.info).meet(c.info)
         autograd_of(c).contexts.open(context.id, b.info)

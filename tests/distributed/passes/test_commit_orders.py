@@ -120,7 +120,7 @@ class World:
         if cut_off:
             self.cut(cut_off)
         self.nodes = {name: Node(self, name) for name in WORKERS if name in "".join(calls)}
-        self.nodes["h"].contexts.open(CONTEXT, None)
+        self.nodes["h"].contexts.new(CONTEXT)
         for caller, callee in calls:
             self.nodes[callee].contexts.open(CONTEXT, WORKERS[caller])
             self.nodes[caller].context.meet(WORKERS[callee])

@@ -38,7 +38,9 @@ RELEASED: Final = (
 )
 
 _REMEMBERED = 4096  # How many released ids a worker remembers.
-_PATIENCE = 10.0  # Seconds that a new context waits for a step in place.
+# Seconds that a new context waits for a step in place. Not for ever: the step may wait, by code of
+# a user, for what would come in that context.
+_PATIENCE = 10.0
 
 
 class Context(msgspec.Struct, eq=False):
@@ -167,25 +169,31 @@ class Contexts:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, context_id: int, introduced_by: WorkerInfo | None) -> Context:
+    def new(self, context_id: int) -> Context:
+        """Return a new context, whose home this worker is; nobody else knows of it yet."""
+        made = self._by_id[context_id] = Context(self, context_id, maker_of(context_id), None)
+        # It is there, and whoever holds the gate sees it: used it is only after that.
+        if self._gate.acquire(timeout=_PATIENCE):
+            self._gate.release()
+        return made
+
+    def open(self, context_id: int, introduced_by: WorkerInfo) -> Context:
         """Return the context of that id, made if this worker has not met it yet."""
         found = self._by_id.get(context_id)
         if found is None:
-            # Not for ever: what holds the gate may wait, by code of a user, for what would come.
             is_held = self._gate.acquire(timeout=_PATIENCE)
             try:
                 with self._lock:
                     if context_id in self._released:
                         raise self._unknown(context_id)
-                    name = None if introduced_by is None else introduced_by.name
-                    made = Context(self, context_id, maker_of(context_id), name)
+                    home = maker_of(context_id)
+                    made = Context(self, context_id, home, introduced_by.name)
                     # Another thread, or a finalizer as this one was made, may have opened it.
                     found = self._by_id.setdefault(context_id, made)
             finally:
                 if is_held:
                     self._gate.release()
-        if introduced_by is not None:
-            found.meet(introduced_by)
+        found.meet(introduced_by)
         return found
 
     @contextmanager

@@ -21,7 +21,7 @@ def apart() -> Iterator[None]:
         return
     worker = current_worker()
     autograd = autograd_of(worker)
-    made = autograd.contexts.open(worker.next_id(), None)
+    made = autograd.contexts.new(worker.next_id())
     token = CURRENT.set(ProgramPoint(made, ()))
     try:
         yield

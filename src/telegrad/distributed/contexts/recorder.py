@@ -218,7 +218,7 @@ class Recorder:
 
     def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
         """Record Tensors that leave outside of a call; return what the other side needs."""
-        edges, slots, _, _, devices = _recorded(values)
+        edges, slots, _, devices = _recorded(values)
         if not slots:
             return None
         message_id = self._send_node(context, to, edges, path, devices)
@@ -243,15 +243,15 @@ class Recorder:
             given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
         if self._has_map(to):
             refuse_map(to, values)
-        edges, slots, duals, parameters, devices = _recorded(given)
+        edges, slots, replaced, devices = _recorded(given)
         message_id = self._send_node(context, to, edges, path, devices) if slots else 0
-        for i in parameters:
-            # It is sent as a Tensor: where it arrives it is an output of the recv node, and no
-            # Parameter.
-            if isinstance(values[i], Tensor):
+        for i, dual in replaced.items():
+            if not isinstance(values[i], Tensor):
+                continue
+            if dual is None:
+                # A Parameter: where it arrives it is an output of the recv node, and no Parameter.
                 values[i] = wrap(values[i].array)
-        for i, dual in duals.items():
-            if isinstance(values[i], Tensor):
+            else:
                 values[i] = CarriedDual.of(dual, self._levels, to)
         return message_id, slots
 
@@ -311,6 +311,8 @@ class Recorder:
         A level may close while a message is under way: what was counted where it left still counts.
         """
         found: dict[int, CarriedDual] = {}
+        if CarriedDual not in map(type, values):
+            return found
         for i, value in enumerate(values):
             if isinstance(value, CarriedDual):
                 values[i] = value.arrive(self._levels)
@@ -320,39 +322,38 @@ class Recorder:
 
 def _recorded(
     values: list[Any],
-) -> tuple[list[Any], list[int], dict[int, Tensor], list[int], tuple[str | None, ...] | None]:
-    """Return the histories and slots of a message's tensors that require grad; its duals, by index.
+) -> tuple[list[Any], list[int], dict[int, Tensor | None], tuple[str | None, ...] | None]:
+    """Return the histories and slots of a message's tensors that require grad.
 
-    Then the indices of Parameters that require grad, and the devices where those that have edges
-    are, if any is not on the CPU. Another thread may close a level at any time: a dual one is sent
-    as it was counted.
+    Then those in whose place something else is sent, by index: Parameters that require grad (None),
+    and of dual ones a snapshot, since another thread may close a level at any time and they are
+    sent as they were counted. Last the devices where those that have edges are, if any is not on
+    the CPU.
     """
     edges: list[Any] = []
     slots: list[int] = []
-    duals: dict[int, Tensor] = {}
-    parameters: list[int] = []
-    devices: list[str | None] = []
-    has_devices = "cupy" in sys.modules
+    replaced: dict[int, Tensor | None] = {}
+    devices: list[str | None] | None = [] if "cupy" in sys.modules else None
     slot = 0
     for i, value in enumerate(values):
+        flat: Sequence[Tensor] = (value,)
         if type(value) is not Tensor:
             if not isinstance(value, Tensor):
                 continue
             if value.node is not None:
-                parameters.append(i)
-        flat: Sequence[Tensor] = (value,)
+                replaced[i] = None
         if value.tangents:
-            duals[i] = snapshot(value)
-            flat = flatten(duals[i])
+            replaced[i] = dual = snapshot(value)
+            flat = flatten(dual)
         for tensor in flat:
             node = tensor.node
             if node is not None:
                 edges.append(tensor if node is LEAF else node)
                 slots.append(slot)
-                if has_devices:
+                if devices is not None:
                     devices.append(device_of(tensor.array) if is_cupy(tensor.array) else None)
             slot += 1
-    return edges, slots, duals, parameters, tuple(devices) if devices and any(devices) else None
+    return edges, slots, replaced, tuple(devices) if devices and any(devices) else None
 
 
 def _refuse_variables(to: str, values: list[Any]) -> None:
