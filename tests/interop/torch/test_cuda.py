@@ -1,10 +1,13 @@
 """CUDA tensors over calls and passes: the device they arrive on, and where gradients return to."""
 
+import threading
+
 import pytest
 import torch
 from tests.distributed.simulated import IN_ORDER, on_workers
 from tests.interop.torch import handlers as handlers
 from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
 
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
@@ -161,6 +164,53 @@ def value_of_chain(one):
     for _ in range(8):
         value = value @ one
     return value
+
+
+@on_workers("main", "b")
+def test_hooks_of_a_device_s_tensors_run_on_the_thread_of_a_pass_and_may_make_calls():
+    one, seen = x(), []
+
+    def hook(gradient):
+        # Python knows nothing of the threads of PyTorch's engine.
+        is_alien = isinstance(threading.current_thread(), threading._DummyThread)
+        seen.append((is_alien, device_of(gradient)))
+        # A call that is made for this pass.
+        seen.append(there_and_back(gradient).tolist())
+
+    h = one * 2
+    h.register_hook(hook)
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [there_and_back(h).sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [2, 2]
+    assert seen == [(False, CUDA), [1, 1]]
+
+
+def with_a_call_inside(value):
+    return rpc.rpc_sync("b", scale_on_cuda, (value.exp(),)).sin()
+
+
+def checkpointed(value):
+    return checkpoint(with_a_call_inside, value, use_reentrant=False)
+
+
+@pytest.mark.parametrize("where", ["main", "b", "c"])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_checkpoint_of_a_device_s_tensors_may_make_calls_wherever_it_is(where, create_graph):
+    @on_workers("main", "b", "c")
+    def test():
+        found = []
+        for block in (with_a_call_inside, checkpointed):
+            one = x()
+            with autograd.context() as context_id:
+                loss = rpc.rpc_sync(where, block, (one.sqrt(),)).sum()
+                options = {"retain_graph": True, "create_graph": create_graph}
+                autograd.backward(context_id, [loss], **options)
+                mine = autograd.get_gradients(context_id)[one]
+                there = rpc.rpc_sync("b", handlers.gradients, (context_id,))
+                found.append([mine.tolist(), device_of(mine), there])
+        assert found[0] == found[1]
+
+    test()
 
 
 TO_CPU = Options(device_maps={"b": {CUDA: "cpu"}})

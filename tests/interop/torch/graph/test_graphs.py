@@ -147,6 +147,26 @@ def test_a_checkpoint_of_torch_may_make_calls_wherever_it_is(where, create_graph
     test()
 
 
+@pytest.mark.parametrize("is_multithreaded", [True, False])
+def test_pytorch_runs_on_the_thread_of_the_pass_also_where_it_has_threads_for_devices(
+    is_multithreaded,
+):
+    @on_workers("main", "b")
+    def test():
+        seen = []
+        one = x()
+        h = one.sin()
+        h.register_hook(lambda g: seen.append(torch._C._is_multithreading_enabled()))
+        with autograd.context() as context_id:
+            autograd.backward(context_id, [rpc.rpc_sync("b", handlers.scale, (h,)).sum()])
+        assert seen == [False]
+
+    with torch.autograd.set_multithreading_enabled(is_multithreaded):
+        test()
+        # What the program has chosen for its own passes is as it was.
+        assert torch._C._is_multithreading_enabled() == is_multithreaded
+
+
 @on_workers("main", "b")
 def test_what_a_hook_of_torch_calls_in_an_ordinary_pass_is_not_recorded():
     one, seen = x(), []

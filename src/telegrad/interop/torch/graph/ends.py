@@ -25,15 +25,13 @@ from telegrad.interop.torch.bridge import (
     from_torch,
     numbers,
 )
+from telegrad.interop.torch.graph.pytorch_engine import run_backward
 from telegrad.interop.torch.values.arrays import raw
 from telegrad.interop.torch.values.levels import current, is_open, primal_of, tangent_of
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.forward.levels import Tangents
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.op_node import OutputNode
-
-ENGINE: Any = torch.autograd.Variable._execution_engine
-"""PyTorch's own."""
 
 TorchEdge = tuple[Any, int]
 """A node of PyTorch's and which of its results."""
@@ -85,7 +83,7 @@ def _with_hooks(place: TorchEdge, cotangent: torch.Tensor, recorded: bool) -> to
     """Return a complete cotangent as the hooks of its tensor leave it."""
     edge = GradientEdge(*place)
     # Not torch.autograd.grad: before PyTorch 2.13 its checks fail at nodes that Python defines.
-    found: tuple[torch.Tensor] = ENGINE.run_backward(
+    found: tuple[torch.Tensor] = run_backward(
         (edge,), (cotangent,), True, recorded, (edge,), False, accumulate_grad=False
     )
     return found[0]

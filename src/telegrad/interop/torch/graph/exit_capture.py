@@ -47,8 +47,8 @@ _STEALS = _takes_over_references()
 def _current() -> Any:
     """Return what takes for the pass that this thread works for, if any.
 
-    PyTorch's engine has threads of its own for other devices; a thread's objects follow a pass into
-    them, and so say whose pass it is.
+    PyTorch's engine has threads of its own for passes within many others; a thread's objects follow
+    a pass into them, and so say whose pass it is.
     """
     return torch._C._get_obj_in_tls(_CURRENT) if torch._C._is_key_in_tls(_CURRENT) else None
 

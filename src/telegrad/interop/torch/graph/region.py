@@ -27,8 +27,9 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, Node
-from telegrad.interop.torch.graph.ends import ENGINE, Slot, Tap, TorchEdge, over
+from telegrad.interop.torch.graph.ends import Slot, Tap, TorchEdge, over
 from telegrad.interop.torch.graph.exit_capture import ExitCapture
+from telegrad.interop.torch.graph.pytorch_engine import run_backward
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET, Recording
 
@@ -150,7 +151,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         try:
             # By position, since names cost: allow_unreachable and accumulate_grad come last.
             # PyTorch captures only if there is an exit; without one no leaf is there to accumulate.
-            captured: Sequence[Any] | None = ENGINE.run_backward(
+            captured: Sequence[Any] | None = run_backward(
                 tuple(starmap(GradientEdge, places)),
                 given,
                 self.keep_graph or self.goes_on or recorded,

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from telegrad.distributed.parameter_lock import alone_with
 from telegrad.errors import GradientError
 from telegrad.interop.torch.bridge import accumulator_of
-from telegrad.interop.torch.graph.ends import ENGINE
+from telegrad.interop.torch.graph.pytorch_engine import run_backward
 
 _PARAMETERS: dict[ref[DistributedDataParallel], frozenset[int]] = {}
 """The ids of the parameters of each replicated module there is."""
@@ -113,7 +113,7 @@ def accumulate_replicated(
             recorded = torch.is_grad_enabled() and any(each.requires_grad for each in given)
             edges = tuple(GradientEdge(accumulator_of(leaf), 0) for leaf in leaves)
             # By position: not keep_graph, whether it is recorded, to all ends, which accumulate.
-            ENGINE.run_backward(edges, given, False, recorded, (), True, True)
+            run_backward(edges, given, False, recorded, (), True, True)
         finally:
             for leaf, before in zip(leaves, hooks):
                 leaf._backward_hooks = before
