@@ -2,8 +2,8 @@
 
 A rule is handed a Backend as ``xp`` and may use nothing else. ``extras.py`` lists what a backend
 has beyond the standard, with a plain version of each; a backend may bring faster ones. Dtypes
-inside telegrad are NumPy's dtype objects on every backend: a backend whose own dtypes differ is
-wrapped here so that it takes and tells ours.
+inside telegrad are NumPy's dtype objects on every backend: one whose own dtypes differ is wrapped
+here, so that it takes and returns NumPy's.
 """
 
 import functools

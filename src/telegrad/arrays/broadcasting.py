@@ -1,4 +1,4 @@
-"""Broadcasting undone: the one place.
+"""Undoing broadcasting and dtype promotion, in one place.
 
 A function that broadcast or promoted its input gives a gradient of the result's shape and dtype.
 ``fit`` brings it back to the input's: sums over the axes that were stretched, takes the real part

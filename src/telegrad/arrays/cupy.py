@@ -1,7 +1,7 @@
 """CuPy's functions under the standard's names, and its own kernels for the extras.
 
 CuPy follows NumPy's names, which are nearly the standard's, but its arrays don't name a namespace.
-Imported when one of its arrays is first met. Device memory is never copied to the host here.
+It is imported when one of its arrays is first met. Nothing here copies device memory to the host.
 """
 
 import functools
@@ -57,7 +57,7 @@ def _on_device(cupy: ModuleType, create: Callable[..., Any]) -> Callable[..., An
 
 
 def _rearranged(cupy: ModuleType) -> dict[str, Any]:
-    """Return what the standard has with other arguments, or CuPy not at all."""
+    """Return functions that CuPy lacks, or that take other arguments than the standard's."""
 
     def argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
         if not descending:

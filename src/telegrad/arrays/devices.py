@@ -1,9 +1,9 @@
-"""Where an array is, by PyTorch's names, and how its numbers get elsewhere.
+"""Devices, by PyTorch's names: where an array is, and how its numbers get elsewhere.
 
 "cpu" is the host's memory, "cuda" the current CUDA device and "cuda:1" the second one; arrays there
 are CuPy's, which is imported when such a device is first named.
 
-Invariant: an array is where it was asked to be, or there is a DeviceError that says why not.
+Invariant: an array is where it was asked to be, or a DeviceError says why not.
 """
 
 import re
@@ -20,11 +20,11 @@ from telegrad.errors import DeviceError
 CPU: Final = "cpu"
 _CUDA: Final = re.compile(r"cuda(?::([0-9]+))?")
 _PINNED_FROM: Final = 1 << 20
-"""Bytes: below, to find pinned memory takes longer than it spares."""
+"""Bytes; for less, getting pinned memory takes longer than it saves."""
 
 
 def device_of(array: Any) -> Any:
-    """Return where an array is; of other libraries than NumPy and CuPy, as they name it."""
+    """Return where an array is, by telegrad's names or, for other libraries, by their own."""
     return f"cuda:{array.device.id}" if is_cupy(array) else array.device
 
 
@@ -37,7 +37,7 @@ def device_names() -> list[str]:
 
 
 def named(device: Any) -> str:
-    """Return the full name of a device: "cpu", "cuda:0"; DeviceError if there is no such one."""
+    """Return the full name of a device, "cpu" or "cuda:0"; DeviceError if it does not exist."""
     said = f"cuda:{device.id}" if is_cupy(device) else str(device)
     if said == CPU:
         return CPU
@@ -56,7 +56,7 @@ def named(device: Any) -> str:
 
 def placed(array: Any, device: Any) -> Any:
     """Return an array with the same numbers on a device; itself where it is there already."""
-    # Before anything is looked up: most are, and other libraries have names of their own.
+    # The common case first; and other libraries have names of their own, unknown to `named`.
     if str(device) == str(device_of(array)):
         return array
     name = named(device)
@@ -67,13 +67,13 @@ def placed(array: Any, device: Any) -> Any:
     cupy = _cupy(name)
     with _explained(cupy, name, array), cupy.cuda.Device(int(name[5:])):
         made = cupy.asarray(array if is_cupy(array) else np.asarray(array))
-        # So that it is there for whichever stream uses it.
+        # So that any stream may use it.
         cupy.cuda.get_current_stream().synchronize()
         return made
 
 
 def staged(array: Any) -> np.ndarray[Any, Any]:
-    """Return the numbers in the host's memory, to be sent: large ones in pinned memory."""
+    """Return the numbers in host memory, ready to be sent: large arrays in pinned memory."""
     if type(array) is np.ndarray or not is_cupy(array) or array.nbytes < _PINNED_FROM:
         return in_host_memory(array)
     import cupyx  # Here, as in `_cupy`.

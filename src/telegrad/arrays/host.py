@@ -15,5 +15,5 @@ def in_host_memory(array: Any) -> np.ndarray[Any, Any]:
 
 
 def for_numpy(array: Any) -> Any:
-    """Return what NumPy's functions take: CuPy's arrays are, and the results are beside them."""
+    """Return an array that NumPy's functions take; they take CuPy's, and compute on the device."""
     return array if is_cupy(array) else np.asarray(array)

@@ -1,10 +1,9 @@
-"""What a reference count tells of who else refers to a value, with the lock and without it.
+"""What a reference count says about other users of a value, with the interpreter's lock or without.
 
-Where threads run side by side, without the interpreter's lock, a count tells less. Of a value that
-only the current thread can reach it is still right: nobody comes to it who was not there before.
-But what a Tensor shows to all threads, one of them may take up just after the count was read: there
-no count is low enough. What the counts are each module measures by itself: note COUNTS in
-engine/local.py.
+Without the lock, threads run side by side, and a count says less. It is still reliable for a value
+that only the current thread can reach: no other can come to refer to it. But another thread may
+take a reference to a Tensor's array just after the count was read, so there no count is low enough.
+Each module measures the counts it compares with: note COUNTS in engine/local.py.
 """
 
 import sys

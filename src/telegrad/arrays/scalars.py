@@ -1,8 +1,8 @@
-"""Python numbers as 0-d arrays of another array's dtype, remembered.
+"""Python numbers as 0-d arrays of another array's dtype, cached.
 
 NumPy takes 0.57 µs for array * Python float and 0.29 µs for array * 0-d array, so the 0-d arrays of
-recent numbers are kept. Only for floating arrays and real numbers: there the result's
-dtype is the array's, by the standard's promotion rules.
+recent numbers are kept: for floating arrays and real numbers only, where the standard's promotion
+rules give the result the array's dtype.
 """
 
 import math

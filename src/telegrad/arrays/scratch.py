@@ -1,7 +1,7 @@
-"""Memory for work in between, kept by each thread: a fresh large array costs more than its use.
+"""Scratch memory for kernels, kept by each thread: a fresh large array costs more than using it.
 
-What is lent is valid until the same thread asks for the same name again; so a kernel that takes it
-calls nobody else's code before it is done, and gives none of it away.
+A piece is valid until the same thread asks for the same name again. So a kernel that takes one
+calls no code of others before it is done with it, and returns no part of it.
 """
 
 import threading
@@ -15,7 +15,7 @@ _local = threading.local()
 
 
 def scratch(name: str, size: int, dtype: "np.dtype[Any]") -> Any:
-    """Return `size` numbers on one axis, with anything in them."""
+    """Return `size` numbers on one axis, with arbitrary contents."""
     if size * dtype.itemsize > _LARGEST:
         return np.empty(size, dtype)
     kept: dict[str, Any] = _local.__dict__

@@ -1,8 +1,8 @@
 """NumPy's warnings about floating-point errors: for values, not for derivatives.
 
 The square root has a value at 0 and no finite slope there. A user who computes the value did not
-divide by zero, so a warning from inside a rule would only puzzle: derivatives are infinite or NaN
-silently, as in PyTorch. The values themselves warn as NumPy does: ``log(0)`` is the user's own.
+divide by zero, so a warning from inside a rule would only puzzle: derivatives become infinite or
+NaN silently, as in PyTorch. Values warn as NumPy's do: ``log(0)`` is the user's own.
 
 ``np.errstate`` puts its setting together at every call, which takes longer than a small rule. So it
 is put together once, in a context of its own, and taken from there: since NumPy 2 such a setting is
@@ -23,7 +23,7 @@ _silence.run(np.seterr, all="ignore")
 
 
 def silent(function: F) -> F:
-    """Return a `function` of derivatives as one that warns of nothing; costs 0.15 µs a call."""
+    """Wrap a `function` of derivatives so that it never warns; costs 0.15 µs a call."""
     if len(_silence) != 1:
         return np.errstate(all="ignore")(function)
     ((setting, ignore),) = _silence.items()

@@ -1,8 +1,7 @@
-"""What users hang on a node: functions called before and after it runs, and handles to take them
-off.
+"""Hooks: functions that users attach to a node, and the handles that remove them.
 
-Before: on the cotangent, complete, in order of registration; each may return a replacement. After:
-on the contributions and the cotangent. Retained values and captures are the engine's, not hooks.
+A hook runs before its node, on the complete cotangent, which it may replace; or after it, on the
+contributions and the cotangent. Hooks run in the order of their registration.
 """
 
 import threading
@@ -11,12 +10,13 @@ from itertools import count
 from typing import Any
 
 _next_id = count().__next__
-# Two threads that hang hooks on a node hang them on the same ones. Reentrant, for finalizers.
+# Threads that attach the first hooks to a node at once must share one NodeHooks. Reentrant, since
+# a finalizer may run inside.
 _making = threading.RLock()
 
 
 class Handle:
-    """Takes a hook off again, once or by leaving a ``with`` block."""
+    """Removes a hook: by ``remove``, or at the end of a ``with`` block."""
 
     __slots__ = ("_hooks", "_id")
 
@@ -29,7 +29,7 @@ class Handle:
         hooks[self._id] = hook
 
     def remove(self) -> None:
-        """Take the hook off; a second time does nothing."""
+        """Remove the hook; a second time does nothing."""
         self._hooks.pop(self._id, None)
 
     def __enter__(self) -> "Handle":
@@ -57,7 +57,7 @@ class NodeHooks:
         self.accumulated: dict[int, Callable[..., Any]] = {}
         """On a leaf after its ``.grad`` has changed."""
         self.retain: Callable[[Any], Callable[[], None]] | None = None
-        """Keeps the gradient of a value that is not a leaf; gives what takes it back."""
+        """Keeps the gradient of a value that is not a leaf; returns a function that undoes this."""
 
 
 def hooks_of(node: Any) -> NodeHooks:

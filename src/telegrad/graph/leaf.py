@@ -1,4 +1,4 @@
-"""What every leaf is to a pass: a node without edges, which nothing runs."""
+"""A leaf as a pass sees it: a node without edges, which nothing runs."""
 
 from typing import Any, ClassVar, Final
 
@@ -6,7 +6,7 @@ from telegrad.graph.node import Contributions, Cotangent
 
 
 class LeafNode:
-    """Mixed into all that ends a pass and takes a gradient; see ``graph.node`` for the members."""
+    """A mixin for whatever ends a pass and takes a gradient; ``graph.node`` has the members."""
 
     __slots__ = ()
 
@@ -36,9 +36,9 @@ class LeafNode:
         pass
 
     def explain(self, error: Exception, /) -> None:
-        # What failed is a hook of it, which the traceback shows.
+        # Only a hook of a leaf can fail, and the traceback shows it.
         pass
 
 
 LEAF: Final[Any] = LeafNode()
-"""In the place of a value's node: the value is a leaf, and its own node."""
+"""Stands where a value has its node: the value is a leaf, and so its own node."""

@@ -2,7 +2,7 @@
 
 A node stands for one recorded value. Its *cotangent* is the derivative of what is being
 differentiated with respect to that value. Running a node ("pull") turns its cotangent into one
-contribution for each of its edges. An edge is simply the node of an input.
+contribution for each of its edges. An edge is the node of an input.
 
 Three kinds of node differ in where a pass goes on from them:
 
@@ -44,27 +44,27 @@ class Node(Protocol):
 
     @property
     def key(self) -> int:
-        """Creation order. An edge always points to a smaller key (a leaf's is -1).
+        """The order of creation. An edge always points to a smaller key (a leaf's is -1).
 
-        So running nodes by falling key, as ``GraphTask`` does, runs each after all that contribute
-        to it. Both loops tell leaves by it, since ``is_leaf`` of a Tensor costs a call.
+        So a loop that runs nodes by falling key, as ``GraphTask`` does, runs each after everything
+        that contributes to it. Both loops recognise leaves by it: ``is_leaf`` would cost a call.
         """
 
     @property
     def hooks(self) -> NodeHooks | None:
-        """What users hung on the node; asked by both loops just before it runs, None as a rule."""
+        """What users attached to the node, mostly None; both loops ask just before it runs."""
 
     @property
     def freed(self) -> bool:
         """Whether an earlier pass dropped the values that ``pull`` needs.
 
-        Asked before a pass where the graph is all here, and again after the node has run, since a
-        pass of another thread may share it. Always True for a boundary.
+        Asked before a pass where the whole graph is here, and again after the node has run, since
+        a pass of another thread may share it. Always True for a boundary.
         """
 
     @property
     def is_leaf(self) -> bool:
-        """Whether a pass ends here with a gradient; asked by those who deliver or show it."""
+        """Whether a pass ends here with a gradient; asked where gradients are delivered."""
 
     @property
     def is_boundary(self) -> bool:
@@ -86,26 +86,26 @@ class Node(Protocol):
         """Drop the saved values; called after the node has run, unless the graph is kept."""
 
     def before_capture(self, cotangent: Cotangent, /) -> Cotangent:
-        """Run the hooks of the value; what they leave is the gradient that was asked for here.
+        """Run the hooks of the value; their result is the gradient that was asked for here.
 
         Called with the complete cotangent, before a target is delivered or a leaf takes it.
         """
 
     def before_run(self, cotangent: Cotangent, /) -> Cotangent:
-        """Run the hooks of the node, which is about to run, or of a leaf's that accumulates."""
+        """Run the hooks of a node that is about to run, or a leaf about to accumulate."""
 
     def after(self, contributions: Contributions, cotangent: Cotangent, /) -> Contributions:
         """Run the hooks that see the contributions and may replace them; called after ``pull``."""
 
     def pass_by(self, cotangent: Cotangent, /) -> None:
-        """Run the hooks of a target where ``backward`` ends: no input of it wants a gradient."""
+        """Run the hooks of a target where ``backward`` ends: no input of it needs a gradient."""
 
     def explain(self, error: Exception, /) -> None:
-        """Note on an error that came up while this node ran where it came from."""
+        """Add to an error which node raised it, and where that was recorded."""
 
 
 Deliver: TypeAlias = Callable[[Any, Cotangent, bool], None]
-"""Called with a leaf or a target, its gradient, and whether nothing else refers to that."""
+"""Takes a leaf or a target, its gradient, and whether nothing else refers to the gradient."""
 
 
 class Boundary(Node, Protocol):
@@ -120,7 +120,7 @@ class Boundary(Node, Protocol):
         targets: dict[Any, Any] | None,
         /,
     ) -> None:
-        """Run a pass that met this node in place of the local engine.
+        """Run, in place of the local engine, a pass that has met this node.
 
-        ``autograd.backward`` calls it before anything of the pass has run.
+        ``autograd.backward`` calls it before any node has run.
         """

@@ -1,7 +1,7 @@
 """Activations: functions of one value that networks use.
 
-Those that are a product with a sigmoid or a distribution function save the argument alone and
-compute that factor again: it costs less than the memory.
+Those that are a product with a sigmoid or a distribution function save only their argument and
+compute that factor again, which costs less than the memory would.
 """
 
 import math

@@ -38,15 +38,15 @@ POSITIVE = Primitive("positive", vjp=(SAME,), jvp=(SAME,), elementwise=True)
 FLOOR_DIVIDE = Primitive("floor_divide", vjp=(ZERO, ZERO), jvp=(ZERO, ZERO), elementwise=True)
 
 
-def _times(xp: Any, s: Any) -> Any:
-    """Return how often `y` was taken off `x`: ``floor(x / y)``."""
-    # By an infinite y that is 0, or -1 where the signs differ; the standard's has -0 there.
+def _floored_quotient(xp: Any, s: Any) -> Any:
+    """Return ``floor(x / y)``: how often `y` was subtracted from `x`."""
+    # For an infinite y that is 0, or -1 where the signs differ; the standard has -0 there.
     beyond = xp.isinf(s.y) & xp.isfinite(s.x)
     return xp.where(beyond, xp.floor(xp.sign(s.x) * xp.sign(s.y) / 2), xp.floor_divide(s.x, s.y))
 
 
 REMAINDER = of_slopes(
-    "remainder", ("", "x y"), SAME, lambda xp, v, s: -v * _times(xp, s), floating=False
+    "remainder", ("", "x y"), SAME, lambda xp, v, s: -v * _floored_quotient(xp, s), floating=False
 )
 
 SQUARE = of_slopes("square", ("x",), lambda xp, v, s: v * (s.x + s.x), floating=False)
@@ -57,8 +57,8 @@ def _pow_by_base(xp: Any, v: Any, s: Any) -> Any:
     # Where the exponent is 0 the slope is 0, also at base 0, where 0 * 0**-1 would be NaN.
     flat = s.y == 0
     power = xp.pow(s.x, xp.where(flat, xp.ones_like(s.y), s.y - 1))
-    # y x**(y - 1) is 0 at y = 0, but its derivative by y is 1 / x there: kept on Tensors, where
-    # it may be taken.
+    # y x**(y - 1) is 0 at y = 0, but its derivative by y is 1 / x there: Tensors, on which it may
+    # be taken, keep that.
     at_flat = xp.zeros_like(power) if xp.is_numpy else _inverse(xp, s.x)
     return v * (s.y * xp.where(flat, at_flat, power))
 

@@ -41,7 +41,7 @@ def _softmax(xp: Any, scores: Any, mask: Any) -> Any:
 
 
 def _by_scores(xp: Any, by_weights: Any, s: Any) -> Any:
-    """Through the softmax and the scale, either way."""
+    """Go through the softmax and the scale, backwards or forwards: the Jacobian is symmetric."""
     along = xp.sum(by_weights * s.weights, axis=-1, keepdims=True)
     return s.weights * (by_weights - along) * s.scale
 

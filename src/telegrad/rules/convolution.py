@@ -1,6 +1,6 @@
-"""Convolution and its two adjoints: bilinear, and each one's rules are the other two.
+"""Convolution and its two adjoints: bilinear functions, each with the other two as its rules.
 
-So all orders and both modes close over three kernels; ``arrays/plain/convolution.py`` states them.
+So three kernels serve all orders and both modes; ``arrays/plain/convolution.py`` states them.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""Words that the rules of linear algebra share: adjoints, and a matrix's parts under them.
+"""Adjoints and the Hermitian, skew and triangular parts of matrices, for the rules of algebra.
 
-Everything here works on real matrices at no cost: there the adjoint is the transpose.
+For real matrices, whose adjoint is the transpose, nothing here costs more.
 """
 
 from typing import Any
@@ -42,5 +42,5 @@ def diagonal_part(xp: Any, x: Any) -> Any:
 
 
 def lower_half(xp: Any, x: Any) -> Any:
-    """Return the lower triangle with half of the diagonal: plus its adjoint, a Hermitian x."""
+    """Return the lower triangle and half the diagonal: with its adjoint it makes a Hermitian x."""
     return xp.tril(x) - diagonal_part(xp, x) * 0.5

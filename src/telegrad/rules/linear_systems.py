@@ -103,8 +103,8 @@ def _is_far_from_singular(xp: Any, x: Any) -> bool:
 
 
 def _singular_cofactor_derivative(xp: Any, v: Any, x: Any) -> Any:
-    # Between the singular vectors x is diagonal, and there the Hessian is products of singular
-    # values: nothing is divided by. Its own derivative needs singular values that differ.
+    # In the basis of the singular vectors x is diagonal, and the Hessian consists of products of
+    # singular values: there is no division. Its own derivative needs distinct singular values.
     u, values, vh = xp.linalg.svd(x, full_matrices=False)
     pairs = xp.astype(_products_without_two(xp, values), xp.dtype_of(x))
     inner = xp.matmul(adjoint(xp, u), xp.matmul(v, adjoint(xp, vh)))
@@ -169,7 +169,7 @@ def _pinv_vjp(xp: Any, g: Any, s: Any) -> Any:
     x, p, ph, gh = s.x, s.out, adjoint(xp, s.out), adjoint(xp, g)
     rows = _product(xp, gh, p, ph)
     columns = _product(xp, ph, p, gh)
-    # What x and its pseudo-inverse reach is taken off on either side.
+    # Either side loses what x and its pseudo-inverse reach.
     rows = rows - _product(xp, x, p, rows)
     columns = columns - _product(xp, columns, p, x)
     return rows + columns - _product(xp, ph, g, ph)
@@ -184,7 +184,7 @@ def _pinv_jvp(xp: Any, t: Any, s: Any) -> Any:
     return rows + columns - _product(xp, p, t, p)
 
 
-# As long as the rank stays what it is; where it changes, the pseudo-inverse jumps.
+# The derivative for a constant rank; where the rank changes, the pseudo-inverse jumps.
 PINV = Primitive(
     "pinv",
     forward="linalg.pinv",

@@ -11,7 +11,7 @@ from telegrad.rules.primitive import ZERO, Primitive, of_slopes
 
 
 def real_product(xp: Any, a: Any, b: Any) -> Any:
-    """Re(conj(a) b), element by element; of real values simply their product."""
+    """Return Re(conj(a) b), element by element; for real values simply the product."""
     if not is_complex(xp, a):
         return a * b
     return xp.real(a) * xp.real(b) + xp.imag(a) * xp.imag(b)

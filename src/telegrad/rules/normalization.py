@@ -1,9 +1,9 @@
 """Values brought to mean 0 and variance 1 over some axes: the heart of layer and batch norms.
 
 The second result of ``normalize``, ``scale``, is one divided by the standard deviation. Both rules
-read the results alone, so the argument need not be kept. ``layer_norm`` is the same over the last
-axes, each place of which has a weight and a bias of its own besides. NumPy has kernels of its own
-for that primitive and its plain pull-back (``arrays/numpy/layer_norm.py``).
+read only the results, so the argument need not be kept. ``layer_norm`` is the same over the last
+axes, with a weight and a bias for each place on them. NumPy has kernels of its own for that
+primitive and its plain pull-back (``arrays/numpy/layer_norm.py``).
 """
 
 from math import prod
@@ -34,7 +34,7 @@ def _mean_products(xp: Any, x: Any, y: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _has_rows(xp: Any, x: Any, axes: tuple[int, ...]) -> bool:
-    """Tell whether the axes are the last ones of a plain real array, which has quicker sums."""
+    """Tell whether the axes are the last ones of a plain real array, where sums are quicker."""
     return _is_plain(xp, x) and axes == _last(x, len(axes))
 
 
@@ -54,7 +54,7 @@ def _projected(xp: Any, v: Any, s: Any, axes: tuple[int, ...]) -> Any:
     """Return the derivative of the normal values in a direction; its matrix is symmetric."""
     along, centre = _mean_products(xp, v, s.normal, axes), _means(xp, v, axes)
     if xp.is_numpy and v.dtype == s.normal.dtype:
-        # The same in one piece of memory: fresh memory takes longer to get than to fill.
+        # The same, in place: fresh memory takes longer to get than to fill.
         result = s.normal * -along
         result += v
         result -= centre

@@ -1,7 +1,7 @@
 """Pooling: the largest element, or the sum, of each window.
 
-Which element was the largest is a constant; taking it and putting it back are linear, and each
-other's adjoint. ``arrays/plain/pooling.py`` states the kernels.
+Which element was the largest is a constant; taking it and putting it back are linear and each
+other's adjoints. ``arrays/plain/pooling.py`` states the kernels.
 """
 
 from typing import Any
@@ -22,8 +22,8 @@ def _put_back(xp: Any, g: Any, s: Any) -> Any:
     return xp.pool_put(g[0], s.which, shape=s.x_shape, **_how(s))
 
 
-def _flat(xp: Any, g: Any, s: Any) -> Any:
-    """Return zeros: which element was chosen does not change with the numbers, but for ties."""
+def _zeros_of_which(xp: Any, g: Any, s: Any) -> Any:
+    """Return zeros: apart from ties, a small change of the numbers changes no choice."""
     return xp.zeros(s.which_shape, dtype=xp.dtype_of(g))
 
 
@@ -52,7 +52,7 @@ POOL_PUT = Primitive(
     "pool_put",
     inputs=("x", "which"),
     saves=("which", "which.shape"),
-    vjp=(lambda xp, g, s: xp.pool_take(g, s.which, **_how(s)), _flat),
+    vjp=(lambda xp, g, s: xp.pool_take(g, s.which, **_how(s)), _zeros_of_which),
     jvp=(LINEAR, ZERO),
     options=("shape", *_OPTIONS),
     exact=True,

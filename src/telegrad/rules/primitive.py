@@ -9,7 +9,7 @@ reads only what ``saves`` names for its input, since only that is kept until the
 ``saves=("y", "y out")`` keeps `y` for the first input's rule, `y` and the result for the second's;
 ``"x.shape"`` keeps just the shape, as ``s.x_shape``. What the vjp rules of several inputs have in
 common is computed once by ``begin(xp, g, s)``, and its result is their `g`. A jvp rule runs during
-the forward pass and reads anything.
+the forward pass and may read everything.
 
 Words that stand for a rule:
 
@@ -137,9 +137,9 @@ class Primitive:
         self.kernels: dict[str, Callable[..., Any]] = {}
         """The forward function by backend, resolved at first use."""
         self.variants: dict[Any, Any] = {}
-        """For the layer that records: node classes by which inputs need a gradient."""
+        """For the layer that records: node classes, by the inputs that need a gradient."""
         self.push: Any = None
-        """For the layer that carries tangents: what it needs of this one, put together once."""
+        """For the layer that carries tangents: the function it has made of this primitive."""
 
     def kernel(self, xp: Any) -> Callable[..., Any]:
         """Return the forward function with the namespace bound."""

@@ -7,8 +7,8 @@ At each step, with the input's part ``i = W_ih x + b_ih`` already computed for a
     n = tanh(i_n + r m)       h' = n + z (h - n)
 
 The four inputs (i, the first h, W_hh, b_hh) come as one packed vector, because the backward scan
-gives the gradients of all four at once: as four inputs they would be four scans. Results are all
-states and the gates (r, z, n, m) of all steps, which is all that the rules read beside the input.
+gives the gradients of all four at once: four inputs would take four scans. The results are the
+states and the gates (r, z, n, m) of all steps, which is all that the rules read besides the input.
 NumPy has kernels of its own for the scan and its plain pull-back (``arrays/numpy/recurrence.py``).
 """
 

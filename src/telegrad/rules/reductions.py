@@ -15,7 +15,7 @@ def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def reduced_count(s: Any) -> int:
-    """Return how many values a reduction makes one of."""
+    """Return how many values a reduction combines into one."""
     return prod(s.x_shape[axis] for axis in reduced_axes(s.axis, len(s.x_shape)))
 
 
@@ -32,7 +32,7 @@ def spread(xp: Any, value: Any, s: Any) -> Any:
     """Return a reduced value stretched over the shape it was reduced from."""
     if s.axis is not None:
         value = kept(xp, value, s)
-    # The sum of everything has no axes, or only such of length 1, which fit any shape as they are.
+    # The sum of everything has no axes, or only axes of length 1, and so fits any shape.
     return xp.broadcast_to(value, s.x_shape)
 
 

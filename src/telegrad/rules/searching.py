@@ -16,7 +16,7 @@ SEARCHSORTED = Primitive(
     "searchsorted", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), options=("side", "sorter")
 )
 
-# Places are constants; the elements are picked by them.
+# For `ops/sets.py`, which picks the elements by these places, so that they keep their history.
 UNIQUE_ALL = Primitive(
     "unique_all",
     vjp=NOT_DIFFERENTIABLE,

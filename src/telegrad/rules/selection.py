@@ -24,8 +24,8 @@ WHERE = Primitive(
 )
 
 
-# Beyond the standard: x where y is not zero, else zero. A slope made with it can be differentiated
-# by y again, and gives zero; one made with a comparison would be a constant.
+# Beyond the standard: x where y is not zero, else zero. A slope written with it can be
+# differentiated by y again, which gives zero; one written with a comparison would be a constant.
 WHERE_NONZERO = Primitive(
     "where_nonzero",
     saves=("y", ""),

@@ -35,7 +35,7 @@ LOG_SOFTMAX = Primitive(
 
 
 def _shares(xp: Any, s: Any) -> Any:
-    """Return how much each element weighs in the sum; nothing where all are minus infinity."""
+    """Return how much each element weighs in the sum: 0 where all are minus infinity."""
     # A finite change of minus infinity changes nothing; -inf - -inf would make NaN of that.
     out = kept(xp, s.out, s)
     return xp.exp(s.x - xp.where(out == -xp.inf, xp.zeros_like(out), out))

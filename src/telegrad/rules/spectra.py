@@ -4,8 +4,8 @@ The formulas, and what is undefined in them, are PyTorch's:
 
 - The argument of ``eigh`` is taken to be Hermitian: its gradient is Hermitian and a tangent counts
   by its Hermitian part, though the function reads only one triangle.
-- Vectors of equal values are not determined: a gradient that passes through them is infinite or
-  NaN; one through the values alone is exact.
+- The vectors of equal values are not determined: a gradient through them is infinite or NaN; one
+  through the values alone is exact.
 - Complex vectors are determined up to a phase. A function that depends on it has no derivative, and
   its backward pass raises.
 """
@@ -25,7 +25,7 @@ from telegrad.rules.hermitian import (
 from telegrad.rules.primitive import Primitive
 
 _PHASE_TOLERANCE = 1e-2
-"""PyTorch's; beside it, what rounding may leave of large cotangents."""
+"""PyTorch's; to it is added what rounding may leave of large cotangents."""
 
 
 def _apart(xp: Any, values: Any) -> Any:

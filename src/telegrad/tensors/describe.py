@@ -1,4 +1,4 @@
-"""What an error says of a value that is no Tensor: its type, and how it becomes one.
+"""What an error says about a value that is no Tensor: its type, and how to make a Tensor of it.
 
 Other libraries have a ``Tensor`` and a ``Parameter``, too, so the bare name of a type can mislead.
 Nothing here imports those libraries.
@@ -7,7 +7,7 @@ Nothing here imports those libraries.
 from typing import Any, Final
 
 _PLAIN: Final = frozenset({"builtins", "numpy", "telegrad", "__main__"})
-"""Whose types need no more than their name."""
+"""Libraries whose types need no more than their bare name."""
 
 
 def kind_of(value: Any) -> str:
@@ -17,7 +17,7 @@ def kind_of(value: Any) -> str:
 
 
 def way_in(value: Any, usual: str = "telegrad.asarray") -> str:
-    """Return what makes a Tensor of a value; for PyTorch's, one that keeps the history."""
+    """Return the function that makes a Tensor of a value; PyTorch's tensors keep their history."""
     libraries = {_library(kind) for kind in type(value).__mro__}
     return "telegrad.torch.from_torch" if "torch" in libraries else usual
 

@@ -14,13 +14,13 @@ DTYPES = (
 _KNOWN = {np.dtype(name): np.dtype(name) for name in DTYPES}
 
 _FLOAT32_END: Final = 2.0**128 - 2.0**103
-"""What is as large or larger is rounded to infinity."""
+"""From here on, numbers are rounded to infinity."""
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """Return a dtype that tensors have, from one or from its name: NumPy's own object for it.
+    """Return NumPy's own object for a dtype, given as a dtype or by name, that tensors can have.
 
-    `newbyteorder` and pickles make others, which are equal; quick paths look at the identity.
+    `newbyteorder` and pickles make other, equal objects, but the fast paths compare identities.
     """
     if isinstance(dtype, np.dtype) and (known := _KNOWN.get(dtype)) is not None:
         return known
@@ -35,7 +35,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def refuse_complex(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
-    """Raise where values of a complex dtype are to become real, and would lose a part."""
+    """Raise where complex values would become real, and lose their imaginary part."""
     if own.kind == "c" and dtype.kind not in "cb":
         raise DTypeError(
             f"expected a complex dtype for complex values, got {dtype}; take real(x) or abs(x) of "
@@ -44,7 +44,7 @@ def refuse_complex(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def fitting(number: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a Python number that is to be stored as `dtype`; refuse one that it can't hold.
+    """Return a Python number to be stored as `dtype`; raise if the dtype can't hold it.
 
     Python's integers are left to NumPy, which refuses them in integer dtypes.
     """

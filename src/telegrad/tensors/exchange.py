@@ -1,8 +1,8 @@
-"""How the value of a Tensor leaves telegrad: for Python's numbers, NumPy and other array libraries.
+"""Handing a Tensor's value to others: to Python's numbers, NumPy and other array libraries.
 
-An array that leaves is a constant. By DLPack one of NumPy's leaves without a copy if nothing else
-holds its memory, no saved value in particular, and counts as shared from then on (``shared.py``),
-since not every consumer keeps to the flag that calls it read-only.
+What leaves is a constant. By DLPack, a NumPy array leaves without a copy if nothing else holds its
+memory, no saved value in particular; it counts as shared from then on (``shared.py``), since not
+every consumer respects the flag that makes it read-only.
 """
 
 import sys
@@ -31,7 +31,7 @@ _READ_ONLY_SINCE = (1, 0)
 
 
 class Exchange:
-    """Mixed into Tensor, which see."""
+    """A part of Tensor: conversions to other types."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Exchange:
         return sys.modules["telegrad"]
 
     def numpy(self: Any) -> np.ndarray[Any, Any]:
-        """Return a read-only view of the value as a NumPy array; of one on a device, a copy."""
+        """Return the value as a NumPy array: a read-only view, or a copy of what is on a device."""
         _refuse_derivatives(self, "NumPy", "detach().numpy()")
         view = in_host_memory(self.array).view()
         view.flags.writeable = False
@@ -108,11 +108,11 @@ class Exchange:
         """Return the value as a DLPack capsule."""
         _refuse_derivatives(self, "DLPack", "detach()")
         array = self.array
-        # Of other arrays than NumPy's a later change could not be found.
+        # In arrays of other libraries, a later change could not be detected.
         may_share = isinstance(array, np.ndarray) and (
             type(array) is SharedArray or (array.base is None and sys.getrefcount(array) <= _HELD)
         )
-        # PyTorch ends the process when it is given negative strides.
+        # Negative strides crash PyTorch, and the process with it.
         may_share = may_share and min(array.strides, default=0) >= 0
         if copy is False and not may_share:
             raise BufferError(

@@ -1,4 +1,4 @@
-"""From what a user passed to what a primitive takes: Tensors of one backend, numbers made 0-d.
+"""The inputs of a primitive, made of what a user passed: Tensors of one backend, numbers as 0-d.
 
 Promotion follows the array API standard; where that leaves a mixture undefined (an integer tensor
 with a floating one, or with a Python float) the floating dtype wins and float32 is the default, as
@@ -24,7 +24,7 @@ _COMPARISONS = {"equal", "greater", "greater_equal", "less", "less_equal", "not_
 
 
 def _rank(number: Any) -> int:
-    """Return the place of a number's kind in NUMBERS; an ``IntEnum`` is an int, and bool is not."""
+    """Return the place of a number's kind in NUMBERS; an ``IntEnum`` counts as an int."""
     for rank, kind in enumerate(NUMBERS):
         if isinstance(number, kind):
             return rank
@@ -37,7 +37,7 @@ def default_dtype(number: Any) -> np.dtype[Any]:
 
 
 def number_dtype(number: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that a Python number takes beside values of `dtype`."""
+    """Return the dtype that a Python number takes in a call with values of `dtype`."""
     rank = _rank(number)
     own = _RANK[dtype.kind]
     if rank <= own:
@@ -48,9 +48,9 @@ def number_dtype(number: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def as_inputs(name: str, inputs: Sequence[Any], *, is_floating: bool = False) -> list[Tensor]:
-    """Return tensors for all inputs of the function `name`; numbers take a dtype that suits them.
+    """Return tensors for all inputs of the function `name`; numbers get a dtype that suits them.
 
-    A function that `is_floating` makes integers floating.
+    `is_floating`: whether the function makes integers floating.
     """
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     if len(tensors) == len(inputs):
@@ -61,7 +61,7 @@ def as_inputs(name: str, inputs: Sequence[Any], *, is_floating: bool = False) ->
 
 
 def _beside_others(tensors: list[Tensor]) -> list[Tensor]:
-    """Move constants of NumPy's to the others: rules make zeros without knowing where."""
+    """Move NumPy's constants to the backend of the others: rules make zeros without knowing it."""
     backends = [backend_of(x.array) for x in tensors]
     other = next((xp for xp in backends if not xp.is_numpy), None)
     if other is None:
@@ -90,8 +90,8 @@ def _as_input(
         try:
             array = np.asarray(x, dtype=chosen)
         except OverflowError:
-            # Small integers beside a large number: no sum of theirs, but -100 is less than each,
-            # and 256 divides them all.
+            # A number that the tensor's integers can't hold has no sum with them, but they can be
+            # compared with it and divided by it.
             if not is_floating and name not in _COMPARISONS:
                 raise
             chosen = default_dtype(0.0 if is_floating else x)
@@ -107,7 +107,7 @@ def _as_input(
 
 
 def joint_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return the dtype of a result of values of all these; at least one."""
+    """Return the dtype of a result computed from values of all these dtypes; at least one."""
     first, *rest = dtypes
     for other in rest:
         first = promote(first, other)
@@ -115,12 +115,12 @@ def joint_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
 
 
 def fits_kind(dtype: np.dtype[Any], into: np.dtype[Any]) -> bool:
-    """Tell whether one dtype can hold another's values: no fraction, no imaginary part lost."""
+    """Tell whether `into` holds values of `dtype` without losing a fraction or imaginary part."""
     return _RANK[dtype.kind] <= _RANK[into.kind]
 
 
 def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of a result of values of `a` and `b`.
+    """Return the dtype of a result computed from values of `a` and `b`.
 
     A floating dtype wins over an integer one.
     """
@@ -133,7 +133,7 @@ def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def common_backend(name: str, tensors: Sequence[Tensor]) -> Any:
-    """Return the backend that serves all of the tensors; several are an error."""
+    """Return the backend that serves all of the tensors; raise if there are several."""
     xp = backend_of(tensors[0].array)
     for other in tensors[1:]:
         if backend_of(other.array) is not xp:

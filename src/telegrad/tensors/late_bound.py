@@ -1,4 +1,4 @@
-"""What modules need of later ones, which bind it here: nothing imports upwards or in a circle.
+"""What modules need from later ones, which bind it here, so that no import goes upwards or around.
 
 ``tensor`` binds its class and ``wrap`` for the fast paths, of which its operators are made;
 ``hooked`` binds how a leaf runs its hooks; ``primitive_call`` binds ``apply`` and ``variant`` for

@@ -1,8 +1,8 @@
-"""The methods of a Tensor that are public functions otherwise spelled: ``x.sum()`` is ``sum(x)``.
+"""The methods of a Tensor that call public functions: ``x.sum()`` is ``sum(x)``.
 
-Only what people type every day; everything else is a function, and ``torch_names`` says which. Axes
-and options are those of the functions; where PyTorch has a method that the array API standard lacks
-(``permute``, ``expand``), it has PyTorch's arguments.
+Only what people type every day is a method; ``torch_names`` says which function to call instead of
+any other. Axes and options are those of the functions; methods of PyTorch's that the array API
+standard lacks (``permute``, ``expand``) have PyTorch's arguments.
 """
 # The namespace is bound by a later layer, so its type is not known here.
 # mypy: disable-error-code="no-any-return"
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @advises("Tensor", METHODS)
 class Methods:
-    """Mixed into Tensor, which see."""
+    """A part of Tensor: methods that call public functions."""
 
     __slots__ = ()
 
@@ -142,7 +142,7 @@ class Methods:
         return late_bound.namespace.reshape(self, _shape(shape))
 
     view = reshape
-    """Values do not alias, so there is nothing to share."""
+    """The same as ``reshape``: values do not alias, so there is no memory to share."""
 
     def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> "Tensor":
         """Return the axes from ``start_dim`` to ``end_dim``, both included, as one."""

@@ -49,7 +49,7 @@ def _in_place(symbol: str, compute: Callable[[Any, Any], Any]) -> Callable[[Any,
 
 
 class Operators:
-    """Mixed into Tensor, which see."""
+    """A part of Tensor: its operators."""
 
     __slots__ = ()
 

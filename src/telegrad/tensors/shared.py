@@ -1,9 +1,9 @@
 """Arrays whose memory others may write to.
 
-``asarray(ndarray, copy=False)`` and ``from_dlpack`` share memory with their maker. Such an
-array is marked by its type, so the fast path passes it by. When it is saved for the backward pass,
-a digest of its bytes is saved too, and a change in between is an error instead of a wrong gradient.
-Where one enters a backward pass as a gradient, it is copied: a gradient is kept, and never shared.
+``asarray(ndarray, copy=False)`` and ``from_dlpack`` share memory with the array that they are
+given. Such an array is marked by its type, so that the fast path leaves it alone. When it is saved
+for the backward pass, a digest of its bytes is saved too, and a change in between is an error, not
+a wrong gradient. One that enters a backward pass as a gradient is copied, since gradients are kept.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ def plain(array: Any) -> Any:
 
 
 def shared_as(results: Any, arrays: Any) -> Any:
-    """Return the results of a call on `arrays`, some shared: a view of those is, too."""
+    """Return the results of a call on `arrays`, marked where they are views of shared ones."""
     sources = [array for array in arrays if type(array) is SharedArray]
     if isinstance(results, tuple):
         return tuple(shared_as(result, sources) for result in results)

@@ -2,7 +2,7 @@
 
 ``array`` is the raw array, ``node`` is None for a constant, LEAF for a tensor that the user asked
 to be differentiated, and otherwise the node that recorded it. ``tangents`` holds forward-mode
-tangents by level. ``meta`` holds what few tensors have: a gradient, hooks.
+tangents by level. ``meta`` holds what only few tensors have: a gradient, hooks.
 
 A leaf is its own node: it implements the protocol of ``graph.node``, and graphs refer to the leaf
 itself. Values do not alias: nothing writes into ``array`` while something else may see it;
@@ -37,8 +37,8 @@ from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
 
-# Threads that give a tensor its first gradient or hook at once share what keeps them. Reentrant,
-# for finalizers.
+# Threads that give a tensor its first gradient or hook at once must share one AutogradMeta.
+# Reentrant, since a finalizer may run inside.
 _making = threading.RLock()
 
 
@@ -52,7 +52,7 @@ _HELD: Final = _count_held([object()]) if IS_LOCKED else 0
 
 
 class AutogradMeta:
-    """What few tensors have: a gradient, hooks, a name, the mark of ``inference_mode``."""
+    """What only few tensors have: a gradient, hooks, a name, the mark of ``inference_mode``."""
 
     __slots__ = ("grad", "hooks", "inference", "name")
 
@@ -239,7 +239,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
             tensor = here()
             meta = AutogradMeta() if tensor is None else tensor.ensure_meta()
             shown = gradient if isinstance(gradient, Tensor) else wrap(gradient)
-            # Passes of other threads may come by here, too.
+            # Passes of other threads may retain the same gradient.
             with _making:
                 before = meta.grad
                 meta.grad = after = shown if before is None else before + shown
@@ -343,7 +343,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
             refuse_in_place(self, "copy_")
             value = xp.broadcast_to(xp.astype(source, self.dtype), self.shape)
             if records and self.node is not None:
-                # What it was computed from has the gradient 0 from here on, rather than none.
+                # What it was computed from shall get a gradient of zeros, rather than none.
                 value = xp.index_set(wrap(array, self.node), value, index=...)
             self.rebind(value)
             return self
@@ -360,16 +360,16 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
         return self
 
     def rebind(self, other: "Tensor") -> None:
-        """Give this Tensor another's value and history: what in-place operators do.
+        """Give this Tensor another's value and history, as in-place operators do.
 
-        Where nothing is recorded it keeps its own history, as in PyTorch: only the value changes.
+        Where nothing is recorded, it keeps its own history, as in PyTorch: only the value changes.
         """
         self.array = other.array
         self.tangents = other.tangents
         if not MODE.get().recording:
             return
         if self.retains_grad:
-            # The gradient to keep is that of the value as it is now.
+            # From now on, the gradient to keep is that of the new value.
             hooks = self.node.hooks
             hooks_of(other.node).retain, hooks.retain = hooks.retain, None
         self.node = other.node
@@ -389,14 +389,14 @@ def wrap(array: Any, node: Node | None = None, tangents: dict[Any, Tensor] | Non
 
 
 def history_of(x: Tensor) -> Node | None:
-    """Return the node that gradients of `x` go to, which may be `x` itself; None for a constant."""
+    """Return the node that gets gradients of `x`: `x` itself for a leaf, None for a constant."""
     return x if x.node is LEAF else x.node
 
 
 def rebuild(array: Any, requires_grad: bool, device: str | None = None) -> Tensor:
     """Return a leaf or constant from a pickle."""
-    # An array from a pickle has a dtype object of its own, and hands it on; the quick paths know
-    # NumPy's own by their identity.
+    # An array from a pickle has a dtype object of its own, which its results would have, too; the
+    # fast paths compare identities with NumPy's own.
     own = array.astype(array.dtype.char)
     own = own if device is None else placed(own, device)
     return wrap(own, LEAF if requires_grad else None)

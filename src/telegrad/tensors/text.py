@@ -31,7 +31,7 @@ def tensor_text(tensor: Any) -> str:
 
 
 def formatted(tensor: Any, how: str) -> str:
-    """``f"{loss:.3f}"``: the number of a 0-d tensor, as in PyTorch; others take no format."""
+    """Return ``f"{loss:.3f}"`` of a 0-d tensor, as PyTorch does; others take no format."""
     if not tensor.ndim:
         return format(tensor.item(), how)
     if how:

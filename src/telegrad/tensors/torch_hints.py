@@ -1,9 +1,9 @@
-"""What is said instead of a name or an option that is PyTorch's, or NumPy's, and not telegrad's.
+"""Errors for names and options of PyTorch or NumPy that telegrad lacks: they say what to write.
 
-The tables, a familiar name and our way, are in ``torch_names`` and beside what lacks them. They are
-read only when something has failed already: a name of a class is a descriptor that raises, not a
-`__getattr__`, which would slow down every attribute of every tensor (CPython 3.11 does not
-specialise those).
+The tables, from a familiar name to telegrad's way, are in ``torch_names`` and beside the classes
+and modules that lack the names. They are read only once something has failed: for a class, each
+name is a descriptor that raises, not a `__getattr__`, which would slow down every attribute of
+every tensor (CPython 3.11 does not specialise those).
 
 Invariant: nothing here makes a name work. `hasattr` says False for each of them, and `dir` does not
 list them.
@@ -30,11 +30,11 @@ _OPTIONS: dict[str, str] = {
     "backend": "there is one, leave it out",
     "rpc_backend_options": "use options=rpc.Options(...)",
 }
-"""What stands for an option: another one, or none."""
+"""By option: what to write instead."""
 
 
 class _Elsewhere:
-    """In the place of a method: raises and says what to write."""
+    """Stands in place of a method: raises, and says what to write."""
 
     __slots__ = ("_advice",)
 
@@ -57,7 +57,7 @@ def advises(noun: str, rows: Mapping[str, str]) -> Callable[[_Class], _Class]:
 
 
 def without_advice(instance: object, names: Iterable[str]) -> list[str]:
-    """Return the names that are there, of those that `dir` finds."""
+    """Return those of the names that `dir` finds that really exist."""
     return [name for name in names if type(getattr_static(instance, name, None)) is not _Elsewhere]
 
 

@@ -1,8 +1,7 @@
 """Familiar names of PyTorch and NumPy that telegrad lacks, and what to write instead.
 
-A table for each class or module that lacks them; `{0}` stands for the name itself. There are such
-tables in ``nn``, ``optim`` and ``distributed``, too. ``torch_hints`` makes errors of
-them.
+There is a table for each class or module that lacks some; `{0}` stands for the name itself. ``nn``,
+``optim`` and ``distributed`` have such tables, too. ``torch_hints`` makes errors of them.
 """
 
 _IN_PLACE = "write x = x {0} y, or x {0}= y; a leaf changes under telegrad.no_grad()"

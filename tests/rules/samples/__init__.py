@@ -58,7 +58,7 @@ from tests.rules.samples import (
     decompositions,
     exponential,
     fourier,
-    gates,
+    gelu,
     indexing,
     linear_systems,
     magnitude,
@@ -114,7 +114,7 @@ FAMILIES = (
     convolution,
     pooling,
     recurrence,
-    gates,
+    gelu,
     attention,
 )
 

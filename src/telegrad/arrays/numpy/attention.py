@@ -1,7 +1,7 @@
 """Self-attention and its pull-back, as NumPy does them best.
 
-``rules/attention.py`` states the formulas. Here products are written where they belong: into the
-places of the result, so that nothing is joined or turned afterwards; and what lies in between is
+``rules/attention.py`` states the formulas. Here products are written straight to their places in
+the result, so that nothing is joined or transposed afterwards, and intermediate values are
 overwritten, since a fresh large array costs more to get than to fill.
 """
 
@@ -27,7 +27,7 @@ def _parts(packed: Any) -> Any:
 
 
 def _turned(x: Any, scale: float) -> Any:
-    """Return the transposed matrices, scaled, in scratch: BLAS likes small ones better so."""
+    """Return the matrices transposed and scaled, in scratch: small ones are quicker so in BLAS."""
     items, heads, places, features = x.shape
     out = scratch("self_attention turned", x.size, x.dtype).reshape(items, heads, features, places)
     return np.multiply(x.mT, x.dtype.type(scale), out=out)
@@ -46,7 +46,7 @@ def self_attention(packed: Any, *, scale: float, mask: Any) -> tuple[Any, Any]:
 
 
 def _softmax(scores: Any, mask: Any) -> Any:
-    """Over the last axis, of scores in units of ``quickest_power``, which are overwritten."""
+    """Return the softmax over the last axis; overwrites the scores, in ``quickest_power`` units."""
     power, unit = quickest_power(scores.dtype)
     hides = mask is not None and mask.dtype.kind == "b"
     if mask is not None and not hides:

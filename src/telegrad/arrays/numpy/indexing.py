@@ -18,7 +18,7 @@ def index_add(x: Any, values: Any, *, index: Any) -> Any:
 
 
 _MANY = 512
-"""How many numbers to add make it worth to index all axes as one."""
+"""From this many numbers on, indexing all axes as one pays off."""
 
 
 def _add_at(out: Any, index: Any, values: Any) -> None:

@@ -1,7 +1,7 @@
 """NumPy's linear algebra as telegrad serves it.
 
-NumPy says "Singular matrix" and no more; here a matrix that a function can't take is an error that
-says what was expected. And the functions beyond the standard, as NumPy and SciPy do them best.
+NumPy only says "Singular matrix"; here the error for a matrix that a function can't take says what
+was expected. Besides, the functions beyond the standard, as NumPy and SciPy do them best.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
 With AVX-512 NumPy has a kernel for powers of two that takes half as long as the one for powers of
 e; without, it has none and takes twice as long. Where the exponent is multiplied by something
-anyway, the other base costs nothing.
+anyway, changing the base costs nothing.
 """
 
 import functools

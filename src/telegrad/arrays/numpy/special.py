@@ -58,7 +58,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def softplus(x: Any) -> Any:
-    # NumPy's logaddexp does the same forty times as slowly.
+    # NumPy's logaddexp computes the same, but takes forty times as long.
     zero = _ZERO.get(x.dtype)
     if zero is None:
         raise unordered("softplus", x.dtype)

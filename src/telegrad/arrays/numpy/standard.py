@@ -1,4 +1,4 @@
-"""Functions of the array API standard that NumPy has otherwise, not at all, or slower."""
+"""Functions of the standard that NumPy lacks, or has with other results, or slower."""
 
 import math
 from typing import Any
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """NumPy sorts only upwards; equal values keep their order downwards too."""
+    """Sort either way, where NumPy only sorts upwards; equal values keep their order."""
     if not descending:
         return np.argsort(x, axis=axis, stable=stable)
     order = np.flip(np.argsort(np.flip(x, axis=axis), axis=axis, stable=True), axis=axis)
@@ -38,13 +38,13 @@ def argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = 
 
 
 def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """Equal values can't be told apart, so downwards is upwards read from behind."""
+    """Sort either way: equal values can't be told apart, so downwards is upwards reversed."""
     result = np.sort(x, axis=axis, stable=stable)
     return np.flip(result, axis=axis) if descending else result
 
 
 def expm1(x: Any) -> Any:
-    """Complex infinities, NaNs and zeros as the standard has them: as ``exp(x) - 1``."""
+    """Give complex infinities, NaNs and zeros as the standard does: as ``exp(x) - 1``."""
     if x.dtype.kind != "c":
         return np.expm1(x)
     with np.errstate(all="ignore"):
@@ -63,7 +63,7 @@ def log1p(x: Any) -> Any:
 
 
 def reciprocal(x: Any) -> Any:
-    """Infinite at a complex 0, as ``1 / x`` is; NumPy's own is NaN in both parts."""
+    """Give infinity at a complex 0, as ``1 / x`` does; NumPy's gives NaN in both parts."""
     return np.divide(x.dtype.type(1), x) if x.dtype.kind == "c" else np.reciprocal(x)
 
 
@@ -97,7 +97,7 @@ def sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -
 def cumulative_sum(
     x: Any, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """Return running sums: NumPy adds in turn, so those of many are made in double size."""
+    """Return running sums; NumPy adds one by one, so long ones are made in double precision."""
     if dtype is None and x.dtype.char in "fF" and _count(x, axis) >= _LONG:
         wide = np.result_type(x.dtype, np.float64)
         sums = np.cumulative_sum(x, axis=axis, dtype=wide, include_initial=include_initial)
@@ -106,7 +106,7 @@ def cumulative_sum(
 
 
 def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
-    """Return the average, likewise."""
+    """Return the average, also without the wrapper."""
     result = total(x, axis=axis, keepdims=keepdims)
     size = _count(x, axis)
     if not size:
@@ -115,7 +115,7 @@ def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
 
 
 def var(x: Any, *, axis: Any = None, correction: float = 0.0, keepdims: Any = False) -> Any:
-    """Return the variance, likewise."""
+    """Return the variance, also without the wrapper."""
     degrees = _count(x, axis) - correction
     if degrees <= 0:
         return np.var(x, axis=axis, correction=correction, keepdims=keepdims)
@@ -137,7 +137,7 @@ def _count(x: Any, axis: Any) -> int:
 _SMALL = 1 << 14
 """Elements up to which a result is filled."""
 _LONG = 256
-"""Numbers from which the digits that a running sum loses begin to show."""
+"""From this length on, the digits that a running sum loses begin to show."""
 
 
 def broadcast_to(x: Any, shape: Any) -> Any:

@@ -2,7 +2,7 @@
 
 NumPy adds in pairs only along the axis whose elements lie next to each other in memory. Along any
 other it adds row after row: a million equal rows, as the gradient of a bias may have, give a sum
-that is off by a hundredth. Here such an axis is cut into blocks, and their sums are added.
+that is off by a hundredth. Here such an axis is cut into blocks, whose sums are added.
 """
 
 from typing import Any
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 _MANY = 1 << 13
-"""Numbers below which NumPy's own sum is taken."""
+"""With fewer numbers, NumPy's own sum is taken."""
 _BLOCK = 32
-"""Rows that are added one after the other: few roundings, and little to write down."""
+"""How many rows are added one after the other: few roundings, and little to store."""
 _LONG = 256
-"""Rows from which on they are added in blocks."""
+"""From this many rows on, they are added in blocks."""
 _COARSE = (np.dtype("float32"), np.dtype("complex64"))
 
 
@@ -28,7 +28,7 @@ def total(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False)
 
 
 def _shortened(x: Any, along: int, dtype: Any) -> Any:
-    """Return fewer rows with the same sum: those of blocks, those of blocks of these, and so on."""
+    """Return fewer rows with the same sum: of blocks, then of blocks of those, and so on."""
     while (rows := x.shape[along]) >= 2 * _BLOCK:
         head, rest = np.split(x, [rows - rows % _BLOCK], axis=along)
         cut = (*x.shape[:along], rows // _BLOCK, _BLOCK, *x.shape[along + 1 :])

@@ -1,8 +1,8 @@
 """Where borders and windows lie: the arithmetic of their shapes, without any array.
 
-Windows of lengths `sizes` slide over `axes`, `strides` apart, their own elements `dilations`
-apart. Such an axis gets as many elements as a window has places on it; the windows' own axes come
-last, in the order of `axes`.
+Windows of lengths `sizes` slide over `axes`; neighbouring windows are `strides` apart, and the
+elements of one window `dilations` apart. In the result such an axis counts the places of the
+window; the windows' own axes come last, in the order of `axes`.
 """
 
 from collections.abc import Iterator, Sequence

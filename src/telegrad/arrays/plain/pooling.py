@@ -60,6 +60,7 @@ def pool_spread(xp: Any, g: Any, *, shape: Any, **how: Any) -> Any:
 
 
 def _laid_back(xp: Any, g: Any, shape: Any, s: dict[str, Any], part: Any) -> Any:
+    """Return the sum of all windows put back; `part(i)` is element i of every window."""
     widths = ((0, 0), (0, 0), *s["pads"])
     out = xp.zeros(bordered_shape(shape, widths), dtype=xp.dtype_of(g))
     axes = tuple(range(2, len(shape)))

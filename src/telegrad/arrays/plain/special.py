@@ -1,6 +1,6 @@
 """Special functions, activations and softmax in plain form, for backends without their own.
 
-What the standard can express is written with it. The error and gamma functions it can't: those go
+Most are written with the standard's functions. The error and gamma functions can't be: they go
 through SciPy, in host memory, for NumPy as well; a backend for a device brings its own.
 """
 

@@ -7,7 +7,7 @@ from telegrad.ops import softmax as _softmax
 from telegrad.ops.activations import log_sigmoid as logsigmoid
 from telegrad.ops.activations import relu, sigmoid, silu, softplus
 from telegrad.ops.transcendental import tanh
-from telegrad.rules.gates import GELU_WITH_SLOPE
+from telegrad.rules.gelu import GELU_WITH_SLOPE
 from telegrad.tensors import Tensor, apply_several
 
 __all__ = [

@@ -1,9 +1,9 @@
 """Forward mode: the tangents of a result from those of the inputs.
 
-For each level, outermost first, the primitive's jvp rules run on Tensors whose tangents of this
-level and of those further in are taken off. Those Tensors may still carry tangents of levels
-further out and may require grad, and the rules are ordinary recorded code; so nested levels and any
-mixture with reverse mode are recursion.
+For each level, outermost first, the primitive's jvp rules run on Tensors without the tangents of
+this level and of those further in. Those Tensors may still carry tangents of levels further out and
+may require grad, and the rules are ordinary recorded code. So nested levels, and any mixture with
+reverse mode, need nothing but recursion.
 
 ``join`` and ``split`` add and take apart ``x + e t``, where `e` is the infinitesimal of a level. A
 tangent `t` that itself carries tangents of levels further in is allowed: ``e t`` with ``t = t0 + d
@@ -29,11 +29,11 @@ from telegrad.tensors.recording.saved_values import stored_result
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 ALIAS = Primitive("alias", vjp=(SAME,), jvp=(SAME,))
-"""The same value as another Tensor."""
+"""Gives the value of another Tensor, unchanged."""
 
 
 def alias_node(*edges: Any) -> OpNode:
-    """Return a node that passes its cotangent on to one edge, or ends as a variable."""
+    """Return a node that passes its cotangent on to its edge, or, without one, is a variable."""
     return variant(ALIAS, 1, False)(edges, next_key())
 
 
@@ -55,7 +55,7 @@ def join(x: Tensor, level: Level, tangent: Tensor) -> Tensor:
             base = tangents.get(inner)
             base = late_bound.namespace.zeros_like(x) if base is None else base
             tangents[inner] = join(base, level, mixed)
-    # A Tensor of our own: the user's may be given another value later.
+    # A Tensor of our own, since the user's may be given another value later.
     outer = {at: t for at, t in (tangent.tangents or {}).items() if at.depth < level.depth}
     own = alias(tangent, outer)
     before = tangents.get(level)
@@ -100,7 +100,7 @@ def without_history(x: Tensor) -> Tensor:
 
 
 def attach(tensor: Tensor, level: Level, tangent: Tensor) -> None:
-    """Give `tensor` itself a tangent at `level`, one that carries none of levels further in."""
+    """Give `tensor` itself a tangent at `level`; it carries no tangents of levels further in."""
     tensor.tangents = Tangents({**(tensor.tangents or {}), level: tangent})
 
 

@@ -4,14 +4,14 @@ A level is an object; the stack is per thread and async task, and the integers t
 it. A tensor's ``tangents`` maps levels to tangents. The tangent at a level may itself carry
 tangents of the levels further out, never of those further in: that is the mixed derivative.
 
-Every such map is a ``Tangents``, and every ``Tangents`` is known to its levels. So closing a
-level takes its tangents off everything, copies and saved values included, and dual tensors become
-ordinary again; a tangent can't outlive its level by being copied.
+Every such map is a ``Tangents``, and every level knows the ``Tangents`` that have an entry of it.
+So closing a level removes its tangents everywhere, from copies and saved values too, and dual
+tensors become ordinary again; a tangent can't outlive its level by being copied.
 
 A level may have shadows in other processes, and all of them must agree which of two levels is
-further in, whichever they met first. So a shadow has the depth of its level: the time of a clock
-that runs ahead of every depth it has seen, and for levels that know nothing of each other a number
-that no other process has.
+further in, whichever they met first. So a shadow has the depth of its level: the time of a logical
+clock that is ahead of every depth it has seen, and then a number of the process, which orders
+levels that know nothing of each other.
 """
 
 import os
@@ -23,11 +23,11 @@ from contextvars import ContextVar, Token
 from typing import Any, Final
 
 Depth = tuple[int, int]
-"""A time of the clock below, and the number of the process."""
+"""A time of the clock below, and a number that no other process has."""
 
 # Of 40 bits: with the process id above it, the number of this process.
 _SALT: Final = int.from_bytes(os.urandom(5), "big")
-# Reentrant, as that of a level: what the collector frees inside may use levels itself.
+# Reentrant, like the lock of a level: a finalizer that runs inside may use levels itself.
 _clock_lock = threading.RLock()
 _clock = 0
 
@@ -64,22 +64,22 @@ class Level:
 
     def __init__(self, *, records: bool = True, depth: Depth | None = None) -> None:
         self.records = records
-        """Whether its tangents have a history; without, nothing differentiates them in reverse."""
+        """Whether its tangents have a history, so that reverse mode can differentiate them."""
         self.depth = _next_depth() if depth is None else _seen(depth)
-        """Later levels are further in; total over all workers, so mixtures have one order."""
+        """Later levels are further in; the order is total, and the same on all workers."""
         self.is_open = True
         self.token: Token[tuple[Level, ...]] | None = None
-        """What the stack was before; only the thread or task that entered can use it."""
+        """Restores the stack; only the thread or task that entered the level can use it."""
         self.watchers: list[Callable[[Level], object]] = []
-        """Called when the level closes, with the level."""
+        """Called with the level when it closes."""
         self.holders: list[weakref.ref[Tangents]] = []
-        """What to take the tangents of this level out of when it closes."""
+        """The maps to remove this level's tangents from when it closes."""
         self.prune_at = 4096
         """How many holders there may be before the dead ones are dropped."""
         self._lock = threading.RLock()
 
     def remember(self, tangents: "Tangents") -> None:
-        """Note that `tangents` has an entry of this level, to take out when the level closes."""
+        """Note that `tangents` has an entry of this level, to be removed when the level closes."""
         self.holders.append(weakref.ref(tangents))
         if len(self.holders) > self.prune_at:
             self.prune()
@@ -95,7 +95,7 @@ class Level:
             self.prune_at = max(4096, 2 * len(self.holders))
 
     def close(self) -> None:
-        """Take the tangents of this level off everything."""
+        """Remove the tangents of this level everywhere."""
         self.is_open = False
         with self._lock:
             holders = list(self.holders)
@@ -109,7 +109,7 @@ class Level:
 
 
 class Tangents(dict[Level, Any]):
-    """Tangents by level. Entries of a closed level are gone, and can't be put in."""
+    """Tangents by level. Entries of a closed level are gone, and no new ones stay."""
 
     __slots__ = ("__weakref__",)
 

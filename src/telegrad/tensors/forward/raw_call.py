@@ -1,14 +1,13 @@
 """A primitive on raw duals: one level, NumPy arrays, nothing recorded. See ``raw_duals.py``.
 
 ``push_one`` and ``push_two`` make the function of an elementwise primitive, or of a product, for
-the fast paths; ``push_any`` that of any primitive. They take the tangents that the inputs hold as
-they are, and give up, before anything is computed, where there is more to it than one level of raw
-ones.
+the fast paths; ``push_any`` makes that of any primitive. The functions give up, before anything is
+computed, unless the inputs hold raw tangents of a single level.
 
-Rules read a *point*: a struct with a field for each input, the result and each option, as the nodes
-of ``op_node.py`` have a slot for what vjp rules read.
+Rules read a *point*: a struct with a field for each input, the result and each option, like the
+slots that the nodes of ``op_node.py`` have for vjp rules.
 
-Tensor is reached at call time: Tensor's own operators call what is made here.
+Tensor is looked up at call time, since its own operators call what is made here.
 """
 
 import weakref
@@ -53,7 +52,7 @@ def push_one(primitive: Primitive) -> Callable[[Any, Any], Any]:
 
 
 def push_two(primitive: Primitive) -> Callable[[Any, Any, Any, Any], Any]:
-    """``push(a, held_a, b, held_b)``, of which one or both hold tangents."""
+    """``push(a, held_a, b, held_b)``, where one or both hold tangents."""
     kernel, point = primitive.kernel(NUMPY), _points(primitive)
     first, second = _rules(primitive)
 
@@ -139,7 +138,7 @@ def push_any(
 
 
 def _rules(primitive: Primitive) -> Sequence[Any]:
-    """Return the jvp rules; where they may meet a pole, such as warn of nothing."""
+    """Return the jvp rules, silenced where they may meet a pole."""
     rules: Sequence[Any] = primitive.jvp  # type: ignore[assignment]
     if primitive.elementwise and not primitive.poles:
         return rules
@@ -158,7 +157,7 @@ def _raw_tangent(held: Tangents) -> tuple[Level, Any] | tuple[None, None]:
 
 
 def _dual(out: Any, level: Level, t: Any) -> Any:
-    """``wrap(out, None, Tangents({level: wrap(t)}))``, written out: it is made by every call."""
+    """Return ``wrap(out, None, Tangents({level: wrap(t)}))``, inlined: every call makes one."""
     if type(t) is not _ndarray or t.dtype is not out.dtype:
         t = np.asarray(t, dtype=out.dtype)
     if t.shape != out.shape:

@@ -2,9 +2,8 @@
 
 A jvp rule needs Tensors only where its own operations must be recorded or carry tangents of other
 levels. Otherwise it runs on NumPy arrays, like the vjp rules of an ordinary backward pass: where
-nothing is recorded at all, and at a level that keeps no history of its tangents
-(``Level.records``); then the call itself may be recorded. What this does not recognise it leaves
-alone; a test holds both ways to the same results.
+nothing is recorded at all, or at a level whose tangents have no history (``Level.records``), where
+the call itself may be recorded. All other cases are left to ``duals.py``; a test compares the two.
 """
 
 from collections.abc import Sequence
@@ -72,7 +71,7 @@ def _node(
     out: Tensor,
     options: dict[str, Any],
 ) -> OpNode:
-    """Return the node of the call, its saved values with their tangents."""
+    """Return the node of the call, whose saved values carry their tangents."""
     mask = 0
     for i, x in enumerate(inputs):
         if isinstance(x, Tensor) and x.node is not None:

@@ -1,4 +1,4 @@
-"""NumPy's other functions, with NumPy's arguments, over the functions of telegrad.
+"""NumPy's functions that are not elementwise, with NumPy's arguments, by telegrad's functions.
 
 Each entry takes the namespace and the arguments that it can serve, by NumPy's names and in NumPy's
 order; any other, such as ``out=`` or ``order=``, is refused by name.
@@ -54,7 +54,7 @@ def _running(name: str) -> Callable[..., Any]:
 
 
 def _axes(axis: Any) -> Any:
-    """Return axes as a tuple: some functions of NumPy's take lists, too."""
+    """Return axes as a tuple: some of NumPy's functions take lists, too."""
     return tuple(axis) if isinstance(axis, list) else axis
 
 
@@ -173,7 +173,7 @@ def _array_equal(xp: Any, a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
 
 def _values(x: Any) -> Any:
-    """Return what a comparison reads: its result is a truth value, which has no graph."""
+    """Return the numbers to compare: a truth value has no graph."""
     return x.detach().numpy() if hasattr(x, "detach") else x
 
 

@@ -1,4 +1,4 @@
-"""NumPy's products, decompositions and Fourier transforms: rows as those of ``functions.py``."""
+"""NumPy's products, decompositions and Fourier transforms: entries as in ``functions.py``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ def _dot(xp: Any, a: Any, b: Any) -> Any:
         return left * right
     if right.ndim == 1:
         return xp.tensordot(left, right, axes=1)
-    # NumPy's dot sums over the last axis of the first and the last but one of the second.
+    # NumPy's dot sums over the last axis of the first and the second-last of the second.
     return xp.tensordot(left, right, axes=((left.ndim - 1,), (right.ndim - 2,)))
 
 

@@ -1,4 +1,4 @@
-"""NumPy's masked arrays: tensors have no mask, and what is masked is no number like the others."""
+"""NumPy's masked arrays, which are refused: tensors have no mask."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from telegrad.errors import DTypeError
 
 
 def refuse_masked(array: Any) -> None:
-    """Raise for a masked array of which something is masked."""
+    """Raise for a masked array in which any element is masked."""
     if not isinstance(array, np.ma.MaskedArray) or not np.ma.is_masked(array):
         return
     count = int(np.ma.getmaskarray(array).sum())

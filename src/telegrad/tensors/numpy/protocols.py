@@ -1,10 +1,10 @@
 """NumPy's functions on Tensors: ``np.sin(t)`` is ``telegrad.sin(t)``.
 
-NumPy asks an argument that is not an array what to do, through ``__array_ufunc__`` for functions
-that go element by element and ``__array_function__`` for the others. Both look into explicit
-tables (``ufuncs.py``, ``functions.py``) and call a public function, so the result is
-recorded like any other. What is in no table, or asks for something that a Tensor can't do, such as
-writing into ``out=``, raises an error that names it; nothing is computed outside of the graph.
+NumPy asks an argument that is not an array what to do: through ``__array_ufunc__`` for elementwise
+functions and through ``__array_function__`` for all others. Both look into explicit tables
+(``ufuncs.py``, ``functions.py``) and call a public function, so the result is recorded like any
+other. A function in no table, or an option that a Tensor can't serve such as ``out=``, raises an
+error that names it; nothing is computed outside of the graph.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from telegrad.tensors.numpy.ufuncs import ACCUMULATIONS, REDUCTIONS, function_of
 
 
 class NumpyProtocols:
-    """Mixed into Tensor, which see."""
+    """A part of Tensor: what NumPy asks it."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class NumpyProtocols:
 
 
 def _is_default(key: str, value: Any) -> bool:
-    """Tell whether an option says what would happen without it."""
+    """Tell whether an option asks for what would happen without it."""
     return value is None if key in ("out", "dtype") else key == "where" and value is True
 
 
@@ -69,7 +69,7 @@ def _served(name: str, function: Callable[..., Any] | None, args: Any, options: 
 def _refuse_arguments(
     name: str, function: Callable[..., Any], args: Any, options: Any, error: TypeError
 ) -> None:
-    """Raise where the error came from arguments that the function does not have."""
+    """Raise if the error came from arguments that the function does not take."""
     import inspect  # Here, since it takes 10 ms to load and only errors need it.
 
     signature = inspect.signature(function)

@@ -1,4 +1,4 @@
-"""What stands for a leaf where the nodes of a graph are shown."""
+"""AccumulateGrad: what stands for a leaf where users walk the nodes of a graph."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ class AccumulateGrad:
         return ()
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call ``hook((), (gradient,))`` after the leaf has accumulated what came."""
+        """Call ``hook((), (gradient,))`` after the leaf has accumulated the gradient."""
         return Handle(hooks_of(self.variable).after, hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:

@@ -1,4 +1,4 @@
-"""How a leaf takes its gradient: into ``.grad``, summed with what is there.
+"""How a leaf takes its gradient: ``.grad`` is set, or the gradient is added to it.
 
 Two leaves never share a gradient's memory, though rules that pass a gradient on unchanged give the
 same array to several edges: an array is taken as it is only if nothing else refers to it.
@@ -23,16 +23,16 @@ def _count_held(holder: list[Any]) -> int:
 _HELD: Final = _count_held([object()])
 """References to a value that a local and one holder know: note COUNTS in engine/local.py."""
 
-# Threads that share leaves add to the same .grad: one lock for each of 64 groups of leaves, which
-# are told apart by bits of their addresses; the lowest say little, since objects are aligned.
-# Reentrant: a finalizer that the collector runs inside may run a pass itself.
+# Threads that share leaves add to the same .grad. There is a lock for each of 64 groups of leaves,
+# chosen by bits of their addresses above the lowest, which alignment makes equal. Reentrant, since
+# a finalizer that runs inside may run a pass itself.
 _LOCKS = tuple(threading.RLock() for _ in range(64))
 
 
 def own(gradient: Any, is_alone: bool) -> Any:
-    """Return a gradient that nothing else holds: itself where that is so, else a copy.
+    """Return a gradient that nothing else holds: the given one if it is alone, else a copy.
 
-    A Tensor's array is never written to while others hold it, so another Tensor around it will do.
+    A Tensor's array is never written to while others hold it, so a new Tensor around it will do.
     """
     if type(gradient) is not np.ndarray:
         if isinstance(gradient, Tensor):
@@ -66,7 +66,7 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
                 new = wrap(np.asarray(old.array + gradient))
             else:
                 new = old + wrap(gradient)
-            # Else what was freed just now, on this thread, has run a pass to the same leaf.
+            # Otherwise a finalizer has just run a pass to the same leaf, on this thread: try again.
             if meta.grad is old:
                 meta.grad = new
                 break
@@ -75,9 +75,9 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
 
 
 def _added_to_recorded(old: Tensor, gradient: Any) -> Tensor:
-    """Return the sum, recorded as the old gradient was, though this pass may not be."""
+    """Return the sum, recorded like the old gradient, even if this pass is not."""
     if type(gradient) is type(old.array) is np.ndarray and not old.is_leaf:
-        # By a constant the history does not change: a node for each pass would pile up.
+        # A constant adds nothing to the history, and a node for each pass would pile up.
         return wrap(np.asarray(old.array + gradient), old.node, old.tangents)
     with Recording(True):
         return old + (gradient if isinstance(gradient, Tensor) else wrap(gradient))

@@ -28,7 +28,7 @@ class CallNode(Hooked):
         self.wanted = wanted
         """Which argument each edge stands for."""
         self.outputs: tuple[Any, ...] = ()
-        """For each result what its zeros are made of, None for one without derivative."""
+        """For each result what its zeros are made of; None for a result without a derivative."""
         self.known: list[weakref.ref[OutputNode]] | None = None
         self.key = next_key()
         self.hooks: NodeHooks | None = None

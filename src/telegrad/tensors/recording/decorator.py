@@ -1,7 +1,7 @@
-"""Running functions of every kind inside a scope: plain, generator, async, async generator.
+"""Functions decorated to run inside a scope: plain ones, generators, coroutines, async generators.
 
-A generator runs in the scope only while it runs: the scope is left at each ``yield`` and entered
-again when the generator goes on, so the code between sees nothing of it.
+The scope of a generator is left at each ``yield`` and entered again when the generator goes on, so
+the code that consumes it runs outside of the scope.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from telegrad.errors import UsageError
 
 Scopes: TypeAlias = Callable[[], AbstractContextManager[Any]]
-"""Makes a scope that was not entered yet."""
+"""Makes a new scope, not entered yet."""
 
 
 def decorated(function: Callable[..., Any], scope: Scopes) -> Callable[..., Any]:

@@ -1,10 +1,10 @@
 """The fast paths in front of ``apply``: elementwise functions, products of matrices, totals.
 
-Each function here makes that of one primitive. It handles NumPy arrays of one real floating dtype,
-recorded or under ``no_grad``, with nothing special switched on, and hands everything else to
-``apply``; a test holds both to the same results.
+Each function here makes the function of one primitive. That handles NumPy arrays of one real
+floating dtype, recorded or under ``no_grad``, with nothing special switched on, and hands
+everything else to ``apply``; a test compares the two.
 
-Tensor itself is bound late: its own operators are made here.
+Tensor is bound late, since its own operators are made here.
 """
 
 from collections.abc import Callable
@@ -109,7 +109,7 @@ def binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
 
 
 def _fits(a: Any, b: Any, out: Any) -> tuple[Any, ...]:
-    """Return what broadcasting stretched, for both inputs."""
+    """Return the ``fits`` of a node: what broadcasting stretched, for both inputs."""
     return tuple([None if x.shape == out.shape else (x.shape, x.dtype) for x in (a, b)])
 
 
@@ -170,7 +170,7 @@ def _never_recorded(primitive: Primitive) -> Callable[[Any], "Tensor"]:
 
 
 def _never_recorded_binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
-    """Return a comparison, or logic: there is nothing to record, whatever the inputs require."""
+    """Return the function of a comparison or of logic, which is never recorded."""
     kernel = primitive.kernel(NUMPY)
 
     def call(x: Any, y: Any, /) -> "Tensor":
@@ -194,7 +194,7 @@ def _never_recorded_binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor
 def product(primitive: Primitive) -> Callable[[Any, Any], "Tensor | None"]:
     """Return the function of a primitive of two matrices.
 
-    It gives None where the fast path does not apply.
+    It returns None where the fast path does not apply.
     """
     kernel, push = primitive.kernel(NUMPY), push_two(primitive)
     variants = primitive.variants
@@ -242,9 +242,9 @@ def product(primitive: Primitive) -> Callable[[Any, Any], "Tensor | None"]:
 
 
 def total(primitive: Primitive) -> Callable[[Any, Any, bool], "Tensor | None"]:
-    """Return the function of a primitive that needs only the shape of its input, as a sum does.
+    """Return the function of a primitive that saves only the shape of its input, as a sum does.
 
-    Gives None where the fast path does not apply.
+    It returns None where the fast path does not apply.
     """
     kernel = primitive.kernel(NUMPY)
     variants = primitive.variants

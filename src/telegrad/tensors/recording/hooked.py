@@ -1,4 +1,4 @@
-"""How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays."""
+"""How a node runs its hooks. Users see Tensors, though the engine may carry raw arrays."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from telegrad.tensors.tensor import Tensor, wrap
 
 
 class Hooked:
-    """Mixed into every kind of node that is no leaf; needs only a writable ``hooks``."""
+    """A mixin for every node that is no leaf; it needs only a writable ``hooks``."""
 
     __slots__ = ()
 
@@ -22,10 +22,10 @@ class Hooked:
     is_boundary: ClassVar[bool] = False
 
     def release(self) -> None:
-        """Drop the saved values; many a node has none."""
+        """Drop the saved values; many nodes have none."""
 
     def before_capture(self: Any, cotangent: Cotangent) -> Cotangent:
-        """Run the hooks of the value; what they leave is the gradient that is asked for here."""
+        """Run the hooks of the value; their result is the gradient that was asked for here."""
         return run_on_value(self.hooks, cotangent)
 
     def before_run(self: Any, cotangent: Cotangent) -> Cotangent:
@@ -56,7 +56,7 @@ class Hooked:
         return contributions
 
     def pass_by(self: Any, cotangent: Cotangent) -> None:
-        """Run the hooks of the node where ``backward`` ends at it: no input wants a gradient."""
+        """Run the hooks of a node where ``backward`` ends: no input of it needs a gradient."""
         self.after((None,) * len(self.edges), self.before_run(cotangent))
 
     def input_places(self: Any) -> list[int | None]:
@@ -85,7 +85,7 @@ class Hooked:
         return Handle(hooks_of(self).before, hook)
 
     def explain(self: Any, error: Exception) -> None:
-        """Add to an error that came up in this node which operation it was."""
+        """Add to an error that this node raised which operation it was."""
         note = f"while the backward pass ran {self.name()}"
         metadata = getattr(self, "metadata", None)
         if metadata and "traceback" in metadata:
@@ -94,7 +94,7 @@ class Hooked:
 
     @property
     def next_functions(self: Any) -> tuple[tuple[Any, int], ...]:
-        """For each input its node and which of that node's results it is; None without gradient."""
+        """For each input its node, None if it needs no gradient, and which of the results it is."""
         return tuple(
             (None, 0) if p is None else self.edges[p].as_input() for p in self.input_places()
         )
@@ -109,7 +109,7 @@ class Hooked:
 
 
 class HookedStruct(msgspec.Struct, Hooked, eq=False, kw_only=True, weakref=True):
-    """A node that is a struct: the fields that every such node has."""
+    """A node that is a struct, with the fields that every such node has."""
 
     hooks: NodeHooks | None = None
     metadata: dict[str, Any] | None = None
@@ -117,7 +117,7 @@ class HookedStruct(msgspec.Struct, Hooked, eq=False, kw_only=True, weakref=True)
 
 
 class BoundaryStruct(HookedStruct, eq=False, kw_only=True):
-    """A node that is a boundary: a pass of this process alone can't run it."""
+    """A boundary: a node that no pass of this process alone can run."""
 
     edges: ClassVar[tuple[Node, ...]] = ()
     freed: ClassVar[bool] = True
@@ -154,7 +154,7 @@ def run_accumulated(hooks: NodeHooks, leaf: Any, gradient: Cotangent) -> None:
 
 
 def _expect_nothing(hook: Callable[..., Any], answer: Any) -> None:
-    # A leaf's node has no inputs, so a hook of it that gives back their gradients gives ().
+    # A leaf's node has no inputs, so a hook that returns their gradients returns ().
     if answer is not None and not (isinstance(answer, tuple) and not answer):
         raise GradientError(
             f"expected None from the hook {hook!r}, which runs when its leaf has accumulated, got "
@@ -188,14 +188,14 @@ def _from_tuple(old: Cotangent, answer: Any, hook: Callable[..., Any]) -> Cotang
 
 
 def _given(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
-    """Return what goes on after a pre-hook, of whose answers this is one: None stands for zeros."""
+    """Return the cotangent after one answer of a pre-hook; None stands for zeros."""
     if new is None and old is not None:
         new = late_bound.namespace.zeros_like(_shown(old))
     return _replaced(old, new, hook)
 
 
 def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
-    """Return what goes on after a hook: its answer, raw if the pass is and nothing is lost."""
+    """Return the cotangent after a hook: its answer, as a raw array if `old` is one."""
     if new is None:
         return old
     if old is None:
@@ -223,6 +223,6 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
     return new if isinstance(old, Tensor) or new.is_dual else new.array
 
 
-# A leaf has hooks, too.
+# Tensor needs them for the hooks of leaves.
 late_bound.run_on_value = run_on_value
 late_bound.run_on_node = run_on_node

@@ -1,8 +1,8 @@
 """A recorded gradient that refers to an input without depending on it.
 
-The gradient of a linear function is the same wherever it is taken, so nothing joins it to the
-input. In PyTorch some functions join it all the same, and to differentiate such a gradient
-by the input gives zeros, or nothing, instead of an error. Primitives of those functions say so
+The gradient of a linear function is the same wherever it is taken, so nothing connects it with the
+input. In PyTorch, some functions connect them all the same, so that differentiating the gradient by
+the input gives zeros, or None, instead of an error. The primitives of those functions say so
 (``Primitive.by_itself``), and their nodes link the gradients that they record.
 """
 
@@ -17,10 +17,10 @@ from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 
 class LinkNode(HookedStruct, eq=False):
-    """Passes the cotangent on to what the gradient was computed from, if that has a history."""
+    """Passes the cotangent on to the history of the gradient, if it has one."""
 
     edges: tuple[Node, ...]
-    """The history of the gradient, where it has one; last, the input."""
+    """The history of the gradient, if it has one, and then the input."""
     key: int
     origin: str
     gives_zeros: bool
@@ -43,7 +43,7 @@ class LinkNode(HookedStruct, eq=False):
 
 
 def link(gradient: Tensor, edge: Any, origin: str, gives_zeros: bool) -> Tensor:
-    """Return `gradient`, of an input whose node is `edge`, as one that refers to that input."""
+    """Return `gradient`, linked with the input whose gradient it is, which has the node `edge`."""
     history = history_of(gradient)
     edges = (edge,) if history is None else (history, edge)
     node = LinkNode(edges, next_key(), origin, gives_zeros)

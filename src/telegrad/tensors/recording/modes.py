@@ -1,7 +1,7 @@
-"""What is recorded right now: the one context variable that every operation reads.
+"""The mode of recording: the one context variable that every operation reads.
 
-Per thread and per async task; a new thread starts with the default. Equal modes are the same
-object, so the fast path is one identity check against PLAIN.
+Each thread and each async task has its own; a new thread starts with the default. Equal modes are
+the same object, so the fast path is one identity check against PLAIN.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Mode(msgspec.Struct, frozen=True):
     anomaly: bool = False
     """Whether each node remembers the line that recorded it."""
     check_nan: bool = False
-    """Whether a backward pass that starts here ends at the first NaN; ``detect_anomaly``."""
+    """Whether a backward pass that starts here raises at the first NaN; ``detect_anomaly``."""
 
 
 PLAIN = Mode()
@@ -47,7 +47,7 @@ def recording(mode: Mode, is_on: bool) -> Mode:
 
 
 class ModeScope:
-    """Enters a mode and restores what was before; a context manager and a decorator."""
+    """Enters a mode and restores the one before; a context manager and a decorator."""
 
     __slots__ = ("_before", "_changes")
 
@@ -56,7 +56,7 @@ class ModeScope:
         self._before: list[Mode] = []
 
     def fresh(self) -> Self:
-        """Return the same scope, not entered: a decorated function may run in many threads."""
+        """Return the same scope, not yet entered: a decorated function may run in many threads."""
         twin = object.__new__(type(self))
         ModeScope.__init__(twin, **self._changes)
         return twin
@@ -71,7 +71,7 @@ class ModeScope:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # Not by a token: a generator may be finished in another context than it began in.
+        # Not by a token: a generator may be closed in another context than it was started in.
         MODE.set(self._before.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,7 +108,7 @@ class no_grad(_Bare):
 
 
 class enable_grad(_Bare):
-    """Record again inside of ``no_grad``; inside of ``inference_mode`` it changes nothing.
+    """Record again inside of ``no_grad``; inside of ``inference_mode``, nothing changes.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)
@@ -129,7 +129,7 @@ class enable_grad(_Bare):
 class inference_mode(ModeScope):
     """Record nothing inside, and let nothing made there be made to require grad later.
 
-    ``inference_mode(False)`` is the ordinary mode again, whatever was around it.
+    ``inference_mode(False)`` restores the ordinary mode, whatever is around it.
 
     Examples:
         >>> with tg.inference_mode():
@@ -148,7 +148,7 @@ class inference_mode(ModeScope):
 
 
 class Recording(ModeScope):
-    """Recording on or off, also inside of ``inference_mode``: how passes and transforms run."""
+    """Recording on or off, even inside of ``inference_mode``: for passes and transforms."""
 
     __slots__ = ()
 
@@ -162,7 +162,7 @@ class Recording(ModeScope):
 
 
 class SetAtOnce(ModeScope):
-    """A scope whose constructor changes the mode; used in ``with``, it is back again at the end."""
+    """A scope whose constructor already changes the mode; ``with`` restores it at the end."""
 
     __slots__ = ("_is_set",)
 
@@ -179,13 +179,13 @@ class SetAtOnce(ModeScope):
     def __enter__(self) -> Self:
         if self._is_set:
             self._is_set = False
-            # Again: since the constructor, another mode may have been entered.
+            # Once more: another mode may have been entered since the constructor ran.
             MODE.set(self._changed(MODE.get()))
             return self
         return super().__enter__()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        # As a decorator it concerns the function alone: undo what the constructor did.
+        # A decorator concerns only the function: undo what the constructor did.
         if self._is_set:
             self._is_set = False
             self.__exit__()
@@ -193,7 +193,7 @@ class SetAtOnce(ModeScope):
 
 
 class set_grad_enabled(SetAtOnce):
-    """Turn recording on or off; inside of ``inference_mode`` it changes nothing.
+    """Turn recording on or off; inside of ``inference_mode``, nothing changes.
 
     Examples:
         >>> with tg.set_grad_enabled(False):

@@ -4,12 +4,12 @@ A node class is made for each primitive and each set of inputs that need a gradi
 with one slot for each value that the rules of those inputs read. So nothing is saved that no rule
 reads, and ``s.y`` in a rule is a slot of the node itself.
 
-Saved values are raw arrays. Their history need not be saved: an input's is the edge to its node,
-the result's is the node itself, so a saved result makes no reference cycle. ``pull_recorded`` puts
-values and histories together again and runs the same rules on Tensors.
+Saved values are raw arrays. Their history need not be saved: that of an input is the edge to its
+node, and that of the result is the node itself, so a saved result makes no reference cycle.
+``pull_recorded`` joins values and histories again and runs the same rules on Tensors.
 
-Where a value was packed by a hook, carries tangents or lies in memory that others may write to, all
-are kept in another form (``is_stored``; see ``saved_values.py``), away from the fast path.
+If a value was packed by a hook, carries tangents or lies in memory that others may write to, all
+are kept in another form (``is_stored``; see ``saved_values.py``), off the fast path.
 """
 
 import weakref
@@ -34,10 +34,10 @@ from telegrad.tensors.tensor import Tensor, wrap
 
 class _Optional(msgspec.Struct, eq=False, kw_only=True, weakref=True):
     fits: Any = None
-    """For each edge (shape, dtype) of its input, or None where the rule's result fits already."""
+    """For each edge (shape, dtype) of its input; None where the rule's result already fits."""
     hooks: NodeHooks | None = None
     is_stored: bool = False
-    """Whether values are kept as ``stored`` gives them, not as bare references."""
+    """Whether values are kept in the form that ``stored`` gives them, not as bare references."""
     freed: bool = False
     metadata: dict[str, Any] | None = None
     """What users and ``detect_anomaly`` attach to a node."""
@@ -62,7 +62,7 @@ class OpNode(_Optional, Hooked, eq=False):
     facts_plan: ClassVar[tuple[tuple[int, str], ...]]
     """Where each fact comes from: an input and its attribute, or -1 and an option."""
     saves: ClassVar[int]
-    """A bit for each input and, last, one for the result: what the slots hold, in that order."""
+    """What the slots hold, in order: a bit for each input and, last, one for the result."""
     conjugates: ClassVar[bool]
 
     def output_count(self) -> int:
@@ -121,7 +121,7 @@ class OpNode(_Optional, Hooked, eq=False):
         return Bundle(xp.zeros_like(o) if g is None else g for g, o in zip(bundle, outputs))
 
     def _pull_rare(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        """Run the rules on Tensors, unrecorded: tangents go through, the rest becomes raw."""
+        """Run the rules unrecorded: on Tensors if any value is dual, else on raw arrays."""
         parts = cotangent if type(cotangent) is Bundle else (cotangent,)
         s = self._restored(lambda name, value: value)
         tensors = [
@@ -141,7 +141,7 @@ class OpNode(_Optional, Hooked, eq=False):
         return self._run_rules(late_bound.namespace, g, s)
 
     def _with_history(self) -> SimpleNamespace:
-        """Return the saved values as Tensors, joined again to the nodes they came from."""
+        """Return the saved values as Tensors, joined to the nodes that they came from."""
         return self._restored(self._joined)
 
     def _restored(self, finish: Callable[[str, Any], Any]) -> SimpleNamespace:
@@ -174,7 +174,7 @@ def _raw(value: Any) -> Any:
 
 
 def _server(cotangent: Cotangent) -> Any:
-    """Return the backend of a cotangent whose parts are all raw arrays; else None."""
+    """Return the backend of a cotangent that consists of raw arrays; else None."""
     if type(cotangent) is not Bundle:
         return backend_of_type(type(cotangent))
     found = None
@@ -197,7 +197,7 @@ _ndarray = np.ndarray
 
 
 class OneEdge(OpNode, eq=False):
-    """The fast case: one edge, one rule, a real result."""
+    """The fast case of one edge: one rule, a real result."""
 
     rule: ClassVar[Any]
 
@@ -211,7 +211,7 @@ class OneEdge(OpNode, eq=False):
 
 
 class TwoEdges(OpNode, eq=False):
-    """Two edges, a rule each, a real result."""
+    """The fast case of two edges: a rule for each, a real result."""
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if self.is_stored or type(cotangent) is not _ndarray:
@@ -307,10 +307,10 @@ class OutputNode(_Optional, Hooked, eq=False):
 
     @classmethod
     def of(cls, node: Any, index: int) -> "OutputNode":
-        """Return the node of output `index`; newer than the node itself, so it runs before.
+        """Return the node of output `index`; it is newer than the node itself, and so runs first.
 
-        The same one as long as anything holds it (`node` must not: that would be a cycle), so
-        that a result restored from a saved value has the gradient that the result itself has.
+        It stays the same as long as anything holds it (`node` must not: that would be a cycle),
+        so that a result restored from a saved value has the gradient of the result itself.
         """
         size = node.output_count()
         if node.known is None:

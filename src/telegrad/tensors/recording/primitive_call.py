@@ -64,7 +64,7 @@ def call(primitive: Primitive, *inputs: Any, **options: Any) -> Any:
 def _apply_plain(
     primitive: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
 ) -> Any:
-    """``call`` where all inputs are plain NumPy tensors and the results real; else None."""
+    """Do the same as ``call`` for plain NumPy tensors with real results; else return None."""
     arrays: list[Any] = []
     edges: list[Any] = []
     mask, bit = 0, 1
@@ -131,7 +131,7 @@ def _wrapped(primitive: Primitive, results: Sequence[Any], node: OpNode | None) 
 
 
 def _promoted(primitive: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:
-    """Return integers made floating where the primitive or the other inputs ask for it."""
+    """Return the tensors with integers made floating if the primitive or other inputs are."""
     dtypes = [x.dtype for x in tensors]
     joint = joint_dtype(dtypes)
     if joint.kind not in "fc":
@@ -190,7 +190,7 @@ def _save(
         plain_values.update(zip(primitive.outputs, result))
     else:
         plain_values["out"] = result
-    # A saved result has a tangent if any input has.
+    # A saved result has a tangent if any input does.
     saves_result = any(name not in values for name in kind.saved_values)
     node.is_stored = needs_storing(
         [x for name, x in values.items() if saves_result or name in kind.saved_values], mode

@@ -1,7 +1,7 @@
 """How values are kept for the backward pass where a plain reference will not do.
 
-Three reasons: the user packs saved values (``saved_tensors_hooks``), the value carries tangents, or
-its memory is shared with others. Everything else is saved as a bare reference (``op_node.py``).
+There are three reasons: the user packs saved values (``saved_tensors_hooks``), the value carries
+tangents, or its memory is shared with others. All else is a bare reference (``op_node.py``).
 """
 
 import hashlib
@@ -24,9 +24,9 @@ class _Packed:
         pack, self.unpack = hooks
         self.shape, self.dtype = tensor.shape, tensor.dtype
         self.name = name
-        # Hooks see the value alone; its tangents stay here, for the hooks might lose them.
+        # Hooks see only the value: they might lose its tangents, so these stay here.
         self.tangents = tensor.tangents
-        # What they keep of it is theirs: shared memory may change before they give it back.
+        # A copy for the hooks: shared memory may change before they return it.
         array = tensor.array
         self.content = pack(wrap(np.array(array) if type(array) is SharedArray else array))
 
@@ -80,7 +80,7 @@ def stored_result(kept: Any, tensor: Tensor, mode: Mode, name: str) -> Any:
 
 
 def has_tangents(kept: Any) -> bool:
-    """Tell whether what ``stored`` kept carries tangents; nothing is unpacked."""
+    """Tell whether what ``stored`` kept carries tangents, without unpacking it."""
     return bool((kept.tensor if isinstance(kept, _Watched) else kept).tangents)
 
 

@@ -1,4 +1,4 @@
-"""Samples of ``rules/gates.py``."""
+"""Samples of ``rules/gelu.py``."""
 
 from typing import Any
 

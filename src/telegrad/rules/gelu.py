@@ -1,8 +1,8 @@
 """GELU that keeps its slope for the backward pass.
 
-The share of a normal distribution below each element, of which both are made, costs ten times the
-rest of it; so the slope is a second result, computed once with the value, and the backward pass is
-one product. ``rules/activations.py`` has GELU for those who would rather compute than keep.
+Both are made of the share of a normal distribution below each element, which costs ten times the
+rest. So the slope is a second result, computed together with the value, and the backward pass is
+one product. ``rules/activations.py`` has the GELU that computes it again, and keeps less.
 """
 
 from typing import Any
