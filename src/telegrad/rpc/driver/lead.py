@@ -290,7 +290,7 @@ class Lead:
                     if kept and (self.began_at > self._kept_until or link.slow):
                         self._send_kept()
                     link.take_turn(me, self._keep(link, me) if ready or kept else False)
-                    if turn.pop(me, None) is None or self._leader != me:
+                    if turn.pop(me, None) is None:
                         # What it was at counted as one request of many since the lead was lost.
                         handlers.leave()
                         if not self._claim():

@@ -103,8 +103,8 @@ class ServedLink(Link):
         `keeps`: it is corked, and its answers leave with those of other links.
         """
         mark = ~me
-        # As `_claim_read`, without the call.
-        if self._reads or self._reads.setdefault(None, mark) != mark:
+        # As `_claim_read`, without the call; who leads reads nothing at the moment.
+        if self._reads.setdefault(None, mark) != mark:
             return
         host, reader, lead = self._host, self._reader, self.lead
         receive, handlers = host.worker.receive, host.handlers
@@ -151,7 +151,7 @@ class ServedLink(Link):
                 used = _usage() if self.slow else None
                 task()
                 now = time.monotonic()
-                if used or now - began > _SLOW:
+                if now - began > _SLOW or used:
                     self._note_time(now - began, used)
                 if not more or now - begun > _TURN or me not in lead.turn:
                     break
