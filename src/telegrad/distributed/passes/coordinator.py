@@ -217,23 +217,24 @@ class PassCoordinator:
         before, place = MODE.get(), CURRENT.set(local_pass.point)
         enclosing = ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         try:
-            MODE.set(recording(before, plan.recorded))
-            self._run_to_rest(local_pass, partial(local_pass.start, roots), report, None, [])
-            waiting = report.who_waits()
-            if waiting and mode == "fast":
-                raise self._search.unused_calls(local_pass, waiting, report)
-            if waiting:
-                self._correct(local_pass, waiting, report)
-            if finish is not None:
-                finish(local_pass)
-        except BaseException:
-            self._commit.abort(context, plan.pass_id)
-            raise
+            try:
+                MODE.set(recording(before, plan.recorded))
+                self._run_to_rest(local_pass, partial(local_pass.start, roots), report, None, [])
+                if waiting := report.who_waits():
+                    if mode == "fast":
+                        raise self._search.unused_calls(local_pass, waiting, report)
+                    self._correct(local_pass, waiting, report)
+                if finish is not None:
+                    finish(local_pass)
+            except BaseException:
+                self._commit.abort(context, plan.pass_id)
+                raise
+            finally:
+                MODE.set(before)
+            self._commit.commit(context, plan.pass_id, report.workers)
         finally:
-            MODE.set(before)
             CURRENT.reset(place)
             ENCLOSING_PASSES.reset(enclosing)
-        self._commit.commit(context, plan.pass_id, report.workers)
 
     def _correct(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
         """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""
