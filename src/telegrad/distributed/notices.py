@@ -47,10 +47,15 @@ def forward(
     worker: Worker, to: str | int, service: str, header: Any, *, rides: bool = False
 ) -> None:
     """Notify one of several, on a thread of its own if it must be dialled: that may take long."""
-    if isinstance(to, int) or reachable(worker, to) is None:
+    peer = None if isinstance(to, int) else reachable(worker, to)
+    if peer is None:
         worker.host.start(partial(notify, worker, to, service, header))
-    else:
-        notify(worker, to, service, header, rides=rides)
+        return
+    try:
+        worker.outgoing.notify(peer, service, header, rides)
+    except Exception:
+        # It is lost, and what it had with it.
+        return
 
 
 class LateNotice(msgspec.Struct, eq=False):

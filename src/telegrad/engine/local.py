@@ -203,4 +203,4 @@ class GraphTask(Task, eq=False):
         if leaf.hooks is None:
             self.deliver(leaf, gradient, is_alone)
         else:
-            self.finish_leaf(leaf, gradient, is_alone)
+            self.finish_hooked_leaf(leaf, gradient)

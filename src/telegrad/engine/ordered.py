@@ -231,7 +231,10 @@ class OrderedTask(Task, eq=False, kw_only=True):
                     if node.key < 0:
                         if cotangent is not None:
                             is_alone = getrefcount(cotangent) <= _ALONE
-                            self.finish_leaf(node, cotangent, is_alone)
+                            if node.hooks is None:
+                                self.deliver(node, cotangent, is_alone)
+                            else:
+                                self.finish_hooked_leaf(node, cotangent)
                         continue
                     edges = node.edges if not joined else joined.get(node, node.edges)
                     if not is_plain or cotangent is None or node.hooks is not None:

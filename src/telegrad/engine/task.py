@@ -46,13 +46,12 @@ class Task(msgspec.Struct, eq=False):
     retained: list[tuple[Retain, Cotangent]] = []
     """Gradients of values that retain theirs, for ``keep_retained`` when the pass succeeded."""
 
-    def finish_leaf(self, leaf: Node, gradient: Cotangent, is_alone: bool) -> None:
+    def finish_hooked_leaf(self, leaf: Node, gradient: Cotangent) -> None:
         """Run a leaf's hooks on its complete gradient, and deliver what they leave."""
-        if leaf.hooks is not None:
-            gradient, is_alone = leaf.before_capture(gradient), False
-            if not self.captures:
-                gradient = leaf.before_run(gradient)
-        self.deliver(leaf, gradient, is_alone)
+        gradient = leaf.before_capture(gradient)
+        if not self.captures:
+            gradient = leaf.before_run(gradient)
+        self.deliver(leaf, gradient, False)
 
     def before(self, node: Node, cotangent: Cotangent) -> Cotangent | None:
         """Run the hooks before a node and deliver its gradient; None: it need not run itself."""

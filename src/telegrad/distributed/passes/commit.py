@@ -88,7 +88,9 @@ class PassCommit:
         self, context: Context, pass_id: int, names: Iterable[str], committed: bool
     ) -> None:
         # Listed only now: a worker that makes itself known from here on is answered.
-        met = [name for name in list(names) if name != self._worker.name]
+        met = list(names)
+        if (own := self._worker.name) in met:
+            met.remove(own)
         notice = [context.id, pass_id, committed, []]
         if self._is_home(context):
             if committed and met and context.known.keys() >= {*met}:
@@ -135,14 +137,13 @@ class PassCommit:
         return context.home_id == self._worker.id
 
     def _end_here(self, context: Context, pass_id: int, committed: bool) -> bool:
+        """End a local pass, which ``ENCLOSING_PASSES`` has; return False if it had ended."""
         with context.lock:
             if pass_id in context.outcomes:
                 return False
             context.outcomes[pass_id] = committed
             local_pass: LocalPass | None = context.passes.get(pass_id)
         if local_pass is not None:
-            # Also where another worker's pass ends, on whichever thread hears of its outcome.
-            enclosing = ENCLOSING_PASSES.set((*ENCLOSING_PASSES.get(), pass_id))
             try:
                 if committed:
                     local_pass.commit()
@@ -154,9 +155,16 @@ class PassCommit:
                 local_pass.abort()
                 raise
             finally:
-                ENCLOSING_PASSES.reset(enclosing)
                 context.passes.pop(pass_id, None)
         return True
+
+    def _end_elsewhere(self, context: Context, pass_id: int, committed: bool) -> bool:
+        """Do the same on whichever thread hears of the outcome, away from the root."""
+        enclosing = ENCLOSING_PASSES.set((*ENCLOSING_PASSES.get(), pass_id))
+        try:
+            return self._end_here(context, pass_id, committed)
+        finally:
+            ENCLOSING_PASSES.reset(enclosing)
 
     def _on_outcome(self, request: ServiceRequest) -> None:
         outcome = _as_outcome(request.header)
@@ -169,7 +177,7 @@ class PassCommit:
             for name in self._known_among(outcome.missed):
                 forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
         try:
-            is_news = self._end_here(context, pass_id, committed)
+            is_news = self._end_elsewhere(context, pass_id, committed)
         except BaseException:
             # Others have kept theirs, or will.
             self._leases.release(context.id)
@@ -273,5 +281,5 @@ class PassCommit:
 
     def _abort_orphan(self, context: Context, pass_id: int) -> None:
         """Abort a pass whose root was lost with its outcome unknown; only the home does so."""
-        if self._end_here(context, pass_id, False):
+        if self._end_elsewhere(context, pass_id, False):
             self._forward(context, pass_id, False)

@@ -16,7 +16,6 @@ through futures, so threads grow on demand and virtual time can pass.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -57,7 +56,6 @@ _DEEPEST: Final = 200
 """How many passes may run one for the other. In one process Python's stack ends sooner; over
 workers each may have one of its own, and there would be no end but a call's timeout."""
 GRADIENTS: Final = "autograd.gradients"
-_NOTHING: Final = nullcontext()
 # Seconds that gradients for the asker wait for the rest, to ride on the answer. Riding saves a
 # message and, at the asker, a thread; it is worth more than a place in the next frame.
 _RIDE_WITHIN: Final = 0.001
@@ -133,7 +131,10 @@ class PassCoordinator:
             captures,
         )
         observer = self._worker.observer
-        with _NOTHING if observer is None else observer.running(PASS_NAME, context.id):
+        if observer is None:
+            self._run_from_root(context, roots, plan, targets, mode, finish)
+            return
+        with observer.running(PASS_NAME, context.id):
             self._run_from_root(context, roots, plan, targets, mode, finish)
 
     def _next_path(self, context: Context) -> Path:
@@ -217,23 +218,24 @@ class PassCoordinator:
         before, place = MODE.get(), CURRENT.set(local_pass.point)
         enclosing = ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         try:
-            MODE.set(recording(before, plan.recorded))
-            self._run_to_rest(local_pass, partial(local_pass.start, roots), report, None, [])
-            waiting = report.who_waits()
-            if waiting and mode == "fast":
-                raise self._search.unused_calls(local_pass, waiting, report)
-            if waiting:
-                self._correct(local_pass, waiting, report)
-            if finish is not None:
-                finish(local_pass)
-        except BaseException:
-            self._commit.abort(context, plan.pass_id)
-            raise
+            try:
+                MODE.set(recording(before, plan.recorded))
+                self._run_to_rest(local_pass, local_pass.start(roots), report, [])
+                if waiting := report.who_waits():
+                    if mode == "fast":
+                        raise self._search.unused_calls(local_pass, waiting, report)
+                    self._correct(local_pass, waiting, report)
+                if finish is not None:
+                    finish(local_pass)
+            except BaseException:
+                self._commit.abort(context, plan.pass_id)
+                raise
+            finally:
+                MODE.set(before)
+            self._commit.commit(context, plan.pass_id, report.workers)
         finally:
-            MODE.set(before)
             CURRENT.reset(place)
             ENCLOSING_PASSES.reset(enclosing)
-        self._commit.commit(context, plan.pass_id, report.workers)
 
     def _correct(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
         """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""
@@ -241,7 +243,7 @@ class PassCoordinator:
         own = self._worker.name
         # No gradient comes, but waiting workers forget what will never come, and go on.
         requests = [self._send(local_pass, x, [], False) for x in waiting if x != own]
-        self._run_to_rest(local_pass, partial(local_pass.receive, ()), report, None, requests)
+        self._run_to_rest(local_pass, local_pass.receive(()), report, requests)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
@@ -250,18 +252,27 @@ class PassCoordinator:
     def _run_to_rest(
         self,
         local_pass: LocalPass,
-        run: Callable[[], tuple[Departures, int]],
+        ran: tuple[Departures, int],
         report: Report,
-        asker: str | None,
         requests: list[PassRequest],
+        asker: str | None = None,
+        began: float = 0.0,
     ) -> list[Departure]:
-        """Run, send what leaves, run what comes back, until no request is open.
+        """Send what leaves, run what comes back, until no request is open.
 
-        `requests` are open already. Return the gradients that may ride on the answer to `asker`.
+        Arguments:
+            local_pass: The local pass, which has run.
+            ran: What that gave.
+            report: Takes what all this sets off.
+            requests: Those that are open already.
+            asker: Who asked for it, if another worker did.
+            began: When it was asked for.
+
+        Returns:
+            The gradients that may ride on the answer to `asker`.
         """
-        own, now = self._worker.name, self._worker.host.now
-        began = now()
-        leaving, change = run()
+        own = self._worker.name
+        leaving, change = ran
         report.change(own, change)
         riding: list[Departure] = []
         while True:
@@ -272,7 +283,9 @@ class PassCoordinator:
                 if asker in leaving:
                     riding += leaving.pop(asker)
                 if riding and (
-                    leaving or requests or (is_paused and now() - began >= _RIDE_WITHIN)
+                    leaving
+                    or requests
+                    or (is_paused and self._worker.host.now() - began >= _RIDE_WITHIN)
                 ):
                     # Something else is under way, or takes long: don't let the asker wait for it.
                     leaving[asker], riding = riding, []
@@ -355,8 +368,8 @@ class PassCoordinator:
         report = Report()
         asker = request.frm.name
         feeds = self._codec.unpack(local_pass, asker, entries, request.arrays)
-        riding = self._run_to_rest(
-            local_pass, partial(local_pass.receive, feeds), report, asker, []
-        )
+        began = self._worker.host.now()
+        ran = local_pass.receive(feeds)
+        riding = self._run_to_rest(local_pass, ran, report, [], asker, began)
         answer, arrays = self._codec.pack(local_pass, asker, riding) if riding else ([], [])
         request.reply([report.waiting, list(report.workers), answer], arrays)

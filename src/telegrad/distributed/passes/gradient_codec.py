@@ -106,10 +106,9 @@ class GradientCodec:
     ) -> list[Feed]:
         """Return the gradients of each message."""
         feeds: list[Feed] = []
+        parts: list[Any]
         frame = iter(arrays)
-        longer = [entry[5] for entry in entries if len(entry) > 5 and entry[5]]
-        outside = [facts for apart in longer for facts in apart.values()]
-        landed = iter(frameworks.unpack(outside, self._worker, frm) if outside else ())
+        landed = self._landed(entries, frm) if max(map(len, entries), default=0) > 2 else None
         recorded = local_pass.plan.recorded
         for entry in entries:
             message_id, size, *told = entry
@@ -128,10 +127,13 @@ class GradientCodec:
                     f"{size!r:.100}"
                 )
             if not told:
-                feeds.append((message_id, [next(frame) for _ in range(size)]))
+                parts = [*islice(frame, size)]
+                if len(parts) != size:
+                    raise IndexError(f"expected {size} arrays for message {message_id}, got fewer")
+                feeds.append((message_id, parts))
                 continue
             rest = frame if not apart else map(partial(_next, frame, landed, apart), count())
-            parts: list[Any] = [None] * size
+            parts = [None] * size
             duals: dict[int, CarriedDual] = {}
             for i, place in enumerate(places):
                 known = facts and facts.get(place)
@@ -150,8 +152,14 @@ class GradientCodec:
             feeds.append((message_id, parts))
         return feeds
 
+    def _landed(self, entries: list[list[Any]], frm: str) -> Iterator[Any]:
+        """Return the arrays that other frameworks sent apart from the frame, all at once."""
+        longer = [entry[5] for entry in entries if len(entry) > 5 and entry[5]]
+        outside = [facts for apart in longer for facts in apart.values()]
+        return iter(frameworks.unpack(outside, self._worker, frm) if outside else ())
 
-def _next(frame: Iterator[Any], landed: Iterator[Any], apart: Any, place: int) -> Any:
+
+def _next(frame: Iterator[Any], landed: Any, apart: Any, place: int) -> Any:
     """Return the array of an entry at a place, the next of those that came apart or the frame's."""
     return next(landed if place in apart else frame)
 
