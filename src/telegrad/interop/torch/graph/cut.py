@@ -46,11 +46,10 @@ def cut(
             return found
     # Telegrad's graph leads nowhere: only roots and what was given away can be entries.
     walk = Walk()
-    if targets:
-        walk.want(targets)
+    walk.want(targets)
     for entry, group in grouped(nodes):
         walk.enter(entry, group)
-    return cut_walk(walk, keep_graph, targets) if walk.ways else Cut({}, {})
+    return cut_walk(walk, keep_graph, targets)
 
 
 def cut_apart(nodes: Iterable[Any], keep_graph: bool) -> Cut | None:

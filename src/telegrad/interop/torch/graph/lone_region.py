@@ -13,13 +13,13 @@ from telegrad.interop.torch.bridge import Entry
 from telegrad.interop.torch.graph.ends import AllLeaves, TorchEdge, slot_of
 from telegrad.interop.torch.graph.region import Region, along, parted
 from telegrad.interop.torch.graph.successors import parameter_of
-from telegrad.interop.torch.graph.walk import CROSSING, ENDS
+from telegrad.interop.torch.graph.walk import ACCUMULATOR, CROSSING, ENDS
 
 _edge_of: Any = itemgetter(0)
 
 
 class LoneRegion(Region, eq=False):
-    """A region that meets no other. Its exits are those to messages, then those to leaves."""
+    """A region that meets no other. Its exits are those to messages; leaves are apart from them."""
 
     leaves: dict[TorchEdge, torch.Tensor] = {}
     entry: Entry | None = None
@@ -46,42 +46,40 @@ class LoneRegion(Region, eq=False):
                         return False
                     continue
                 seen[node] = self
-                if (kind := type(node)) not in ENDS:
-                    stack.append(node)
-                elif kind is CROSSING:
-                    crossing = node.crossing
-                    if not crossing.is_of_message:
-                        return False
-                    self.exits[place] = None
-                    self.slots.append(slot_of(crossing))
-                else:
+                kind = type(node)
+                if kind is ACCUMULATOR:
                     leaf = node.variable
                     # A leaf may have had two nodes, and be reached by each.
                     if id(leaf) in seen or parameter_of(leaf) is not None:
                         return False
                     self.leaves[place] = leaf
                     seen[id(leaf)] = self
+                elif kind is not CROSSING:
+                    stack.append(node)
+                elif not (crossing := node.crossing).is_of_message:
+                    return False
+                else:
+                    self.exits[place] = None
+                    self.slots.append(slot_of(crossing))
         return True
 
     def end(self) -> AllLeaves | None:
         """Take what leads out, once all of it is known; return what takes the leaves' gradients."""
-        self.edges = tuple(dict.fromkeys(map(_edge_of, self.slots)))
+        edges = tuple(dict.fromkeys(map(_edge_of, self.slots))) if self.slots else ()
         if not self.leaves:
+            self.edges = edges
             return None
         end = AllLeaves([*self.leaves.values()])
-        self.exits.update(self.leaves)
-        self.edges += (end,)
+        self.edges = (*edges, end)
         return end
 
     def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
-        entry = self.entry
+        entry, slots = self.entry, self.slots
         if entry is not None:
             (cotangent,) = entry.pull_recorded(cotangent) if recorded else entry.pull(cotangent)
-        captured, given = self._captured(cotangent, recorded)
-        found: list[Any] = []
-        if self.slots:
-            found = along(self.slots, captured, recorded)
+        captured, given = self._captured(cotangent, (*self.exits, *self.leaves), recorded)
+        found = along(slots, captured, recorded) if slots else []
         if self.leaves:
-            gradients = captured[len(self.slots) :]
+            gradients = captured[len(slots) :]
             found.append(gradients if recorded else parted(gradients, (*captured, *given)))
         return found

@@ -17,7 +17,7 @@ whole where its region begins, or at its end.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from itertools import compress, starmap
 from typing import Any, ClassVar
 
@@ -126,11 +126,11 @@ class Region(msgspec.Struct, Hooked, eq=False):
 
     def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
         if not self.taken and not self.taps:
-            captured, given = self._captured(cotangent, recorded)
+            captured, given = self._captured(cotangent, self.exits, recorded)
             return self._contributions(captured, given, recorded)
         taking = ExitCapture(self.places, self.taken, [tap.place for tap in self.taps])
         with taking:
-            captured, given = self._captured(cotangent, recorded)
+            captured, given = self._captured(cotangent, self.exits, recorded)
         results = [
             taking.taken.get(place) if place in self.taken else result
             for place, result in zip(self.exits, captured)
@@ -142,9 +142,9 @@ class Region(msgspec.Struct, Hooked, eq=False):
         ]
 
     def _captured(
-        self, cotangent: Any, recorded: bool
+        self, cotangent: Any, exits: Collection[TorchEdge], recorded: bool
     ) -> tuple[Sequence[Any], tuple[torch.Tensor, ...]]:
-        """Return what PyTorch captures at each exit, and what it was given."""
+        """Return what PyTorch captures at each of these exits, and what it was given."""
         places, given = tuple(self.places), (cotangent,)
         if len(places) > 1:
             places, given = zip(*[(p, g) for p, g in zip(places, cotangent) if g is not None])
@@ -156,9 +156,9 @@ class Region(msgspec.Struct, Hooked, eq=False):
                 given,
                 self.keep_graph or self.goes_on or recorded,
                 recorded,
-                tuple(starmap(GradientEdge, self.exits)),
+                tuple(starmap(GradientEdge, exits)),
                 True,
-                not self.exits,
+                not exits,
             )
         except RuntimeError as error:
             raise _explained(error) from error
@@ -199,10 +199,9 @@ def along(slots: Iterable[Slot], results: Iterable[Any], recorded: bool) -> list
 
 def parted(gradients: Sequence[Any], everything: Sequence[Any]) -> Sequence[Any]:
     """Return gradients of leaves, which are among everything, each in memory of its own."""
-    memories = [*map(_memory, everything)]
-    if len(set(memories)) == len(memories):
+    if len({*map(_memory, everything)}) == len(everything):
         return gradients
-    uses = Counter(memories)
+    uses = Counter(map(_memory, everything))
     del uses[None]
     return [each.clone() if uses[_memory(each)] > 1 else each for each in gradients]
 
@@ -216,13 +215,11 @@ def _bundle(parts: list[Any]) -> Bundle | None:
 
 def _memory(tensor: torch.Tensor | None) -> int | None:
     """Return the address of a tensor's numbers; None for lazy zeros, which have none."""
-    if tensor is None:
-        return None
     try:
-        return tensor.untyped_storage().data_ptr()
-    except RuntimeError:
-        # It is not dense, or lazily zero.
-        return _memory(tensor._values()) if tensor.is_sparse else None
+        return tensor.untyped_storage().data_ptr()  # type: ignore[union-attr]
+    except (AttributeError, RuntimeError):
+        # It is None, not dense, or lazily zero.
+        return _memory(tensor._values()) if tensor is not None and tensor.is_sparse else None
 
 
 def _explained(error: RuntimeError) -> Exception:

@@ -22,10 +22,9 @@ from telegrad.interop.torch.modes import run_ordinarily
 
 CROSSING: Any = ToTorch._backward_cls
 """The type of the nodes of PyTorch's behind which telegrad's graph is."""
-_ACCUMULATOR: Any = type(
-    run_ordinarily(lambda: accumulator_of(torch.zeros((), requires_grad=True)))
-)
-ENDS: Final = (CROSSING, _ACCUMULATOR)
+ACCUMULATOR: Any = type(run_ordinarily(lambda: accumulator_of(torch.zeros((), requires_grad=True))))
+"""The type of those that stand for leaves."""
+ENDS: Final = (CROSSING, ACCUMULATOR)
 """The types of the nodes where PyTorch's graph ends for telegrad's engine."""
 
 ROOTS: Final = "roots"
