@@ -241,19 +241,27 @@ class Recorder:
         given = values
         if frameworks.known:
             given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
+        edges, slots, duals, parameters, devices = _recorded(given)
+        if duals:
+            self._carry(to, values, duals)
         if self._has_map(to):
             refuse_map(to, values)
-        edges, slots, duals, parameters, devices = _recorded(given)
         message_id = self._send_node(context, to, edges, path, devices) if slots else 0
         for i in parameters:
             # It is sent as a Tensor: where it arrives it is an output of the recv node, and no
             # Parameter.
             if isinstance(values[i], Tensor):
                 values[i] = wrap(values[i].array)
-        for i, dual in duals.items():
-            if isinstance(values[i], Tensor):
-                values[i] = CarriedDual.of(dual, self._levels, to)
         return message_id, slots
+
+    def _carry(self, to: str, values: list[Any], duals: dict[int, Tensor]) -> None:
+        """Replace dual tensors by what travels, as they were counted."""
+        places = [i for i in duals if isinstance(values[i], Tensor)]
+        carried = [CarriedDual.of(duals[i], self._levels, to) for i in places]
+        if frameworks.known:
+            frameworks.leave([*carried], self._worker, self._levels, to, is_recorded=False)
+        for i, each in zip(places, carried):
+            values[i] = each
 
     def _send_node(
         self, context: Context, to: str, edges: list[Any], path: Path, devices: Any
@@ -297,13 +305,13 @@ class Recorder:
             frameworks.join(values, came)
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
+        for i, value in enumerate(values):
+            if isinstance(value, Tensor) and value.tangents:
+                values[i] = CarriedDual.of(snapshot(value), self._levels, to)
         if frameworks.known:
             frameworks.leave(values, self._worker, self._levels, to, is_recorded=False)
         if self._has_map(to):
             refuse_map(to, values)
-        for i, value in enumerate(values):
-            if isinstance(value, Tensor) and value.tangents:
-                values[i] = CarriedDual.of(snapshot(value), self._levels, to)
 
     def _arrive_duals(self, values: list[Any]) -> dict[int, CarriedDual]:
         """Replace what carried dual tensors by these; return the former, by their index.

@@ -14,7 +14,7 @@ import torch
 from telegrad.autograd.roots import Start
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
-from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
+from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, through
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, Entry, entry_of, from_torch, join
 from telegrad.interop.torch.devices import placement
@@ -89,7 +89,7 @@ class Torch(frameworks.Framework):
         if may_be_dual:
             duals.carry(values, levels, to)
         if has_own or _is_cuda_in_use():
-            duals.through(values, lambda each: placement.carry(each, worker, to, is_recorded))
+            through(values, lambda each: placement.carry(each, worker, to, is_recorded))
         if may_be_dual and is_recorded:
             for value, stand_in in zip(values, given):
                 is_stand_in = stand_in is not value and stand_in.array is None
@@ -104,7 +104,7 @@ class Torch(frameworks.Framework):
         if _CARRIERS.isdisjoint(map(type, values)):
             return None
         views.land(values)
-        return duals.through(values, lambda each: placement.arrive(each, worker, frm))
+        return through(values, lambda each: placement.arrive(each, worker, frm))
 
     def join(self, value: torch.Tensor, stand_in: Tensor | None) -> Any:
         if stand_in is None:
@@ -159,7 +159,9 @@ _PARAMETER: Final = torch.nn.Parameter
 _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIED: Final = frozenset((torch.float32, torch.float64))
 """The usual dtypes of gradients, which can be sent."""
-_CARRIERS: Final = frozenset((views.CarriedView, placement.Arriving, duals.CarriedTorchDual))
+_CARRIERS: Final = frozenset(
+    (views.CarriedView, placement.Arriving, duals.CarriedTorchDual, CarriedDual)
+)
 """What may come in the place of a tensor, and is made one where it arrives."""
 
 
