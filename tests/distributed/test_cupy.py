@@ -5,6 +5,7 @@ and without it, through the host's memory.
 """
 
 import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import telegrad as tg
 from telegrad import nn, optim
 from telegrad.autograd import forward_ad
 from telegrad.distributed import LocalCluster, RemoteModule, autograd, rpc
+from telegrad.distributed.contexts import tensor_kind
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.distributed.rpc import Options
 
@@ -112,13 +114,24 @@ def test_second_derivatives_go_back_over_the_same_devices(cluster):
         assert second.device == first.device == CUDA
 
 
-def test_tangents_travel_with_their_tensors(cluster):
-    with forward_ad.dual_level():
-        x = tg.tensor([5.0, 7.0], dtype=tg.float64, device="cuda")
-        one = forward_ad.make_dual(x, tg.ones_like(x))
-        primal, tangent = forward_ad.unpack_dual(rpc.rpc_sync("b", there.cube, (one,)))
-        assert primal.device == tangent.device == CUDA
-        assert tangent.tolist() == [75, 147]
+@pytest.mark.parametrize("size", [2, 1 << 18])
+@pytest.mark.parametrize("in_context", [False, True])
+def test_tangents_travel_with_their_tensors(cluster, size, in_context, monkeypatch):
+    if cluster != "without PyTorch":
+        # By which what this process sends goes to the host's memory.
+        monkeypatch.setattr(tensor_kind, "staged", None)
+    x = (tg.arange(size, device="cuda") % 5).double().requires_grad_(in_context)
+    by = tg.ones(size, dtype=tg.float64) * 3
+    with autograd.context() if in_context else nullcontext(), forward_ad.dual_level():
+        one = forward_ad.make_dual(x, tg.ones_like(x.detach()))
+        found, beside = rpc.rpc_sync("b", there.same, ([one, by],))
+        assert beside.device == "cpu"
+        further = rpc.rpc_sync("b", there.through, ("c", one))
+        for mine, plain in ((found, one), (further, one * one * one * 2)):
+            for part, expected in zip(forward_ad.unpack_dual(mine), forward_ad.unpack_dual(plain)):
+                assert part.device == CUDA
+                assert part.requires_grad == expected.requires_grad
+                np.testing.assert_array_equal(part.detach().numpy(), expected.detach().numpy())
 
 
 def test_tangents_of_gradients_are_on_the_device_of_their_tensor(cluster):

@@ -61,15 +61,21 @@ def test_without_pytorch_a_device_map_is_refused():
     said = r"expected no Options.device_maps\['b'\] for .* on cuda:0, got one, and PyTorch with"
     with LocalCluster(["b", "c"], options=TO_THE_CPU, initializer=there.forget_torch):
         _refused(said, tg.ones(2, device="cuda").requires_grad_())
+        with forward_ad.dual_level():
+            x = tg.ones(2, device="cuda")
+            _refused(said, forward_ad.make_dual(x, tg.ones_like(x)))
         # There is none for this one.
         assert rpc.rpc_sync("c", there.same, (tg.ones(2, device="cuda"),)).device == CUDA
 
 
-def test_a_device_map_is_refused_for_tangents():
+def test_a_device_map_says_where_tangents_arrive():
     with LocalCluster(["b"], options=TO_THE_CPU), forward_ad.dual_level():
-        x = tg.ones(2, device="cuda")
+        x = tg.tensor([5.0, 7.0], device="cuda")
         dual = forward_ad.make_dual(x, tg.ones_like(x))
-        _refused(r"device_maps\['b'\] for .* on cuda:0, got one, and it carries tangents", dual)
+        primal, tangent = forward_ad.unpack_dual(rpc.rpc_sync("b", there.cube, (dual,)))
+        assert primal.device == tangent.device == "cpu"
+        assert primal.tolist() == [125, 343]
+        assert tangent.tolist() == [75, 147]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError
@@ -12,6 +12,15 @@ from telegrad.tensors.shared import unshared
 
 Tensors: TypeAlias = Tensor | Sequence[Tensor]
 Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
+
+
+class Start(NamedTuple):
+    """A gradient that was given for a root of another framework, and stays where it is."""
+
+    facts: Tensor
+    """Of its shape and dtype, which are checked as any gradient's are."""
+    value: Tensor
+    """What the pass starts with; its array is the framework's own."""
 
 
 def listed(tensors: Any, name: str) -> list[Tensor]:
@@ -65,7 +74,7 @@ def checked_roots(
 
 def _given(gradients: Any, count: int, name: str) -> Sequence[Any]:
     """Return the gradients as a list, one for each of so many tensors."""
-    if isinstance(gradients, Tensor):
+    if isinstance(gradients, (Tensor, Start)):
         given = [gradients]
     elif not isinstance(gradients, Iterable):
         raise DTypeError(
@@ -101,6 +110,9 @@ def _ones(x: Tensor, name: str, place: int, recorded: bool) -> Any:
 
 def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
     """Return a gradient that was given for a tensor."""
+    start: Tensor | None = None
+    if type(gradient) is Start:
+        gradient, start = gradient
     if not isinstance(gradient, Tensor):
         raise DTypeError(f"expected a Tensor or None as {name}, got {kind_of(gradient)}")
     if gradient.shape != x.shape:
@@ -117,5 +129,5 @@ def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
         raise DeviceError(
             f"expected a gradient on {x.device} as {name}, got one on {gradient.device}"
         )
-    gradient = unshared(gradient)
+    gradient = unshared(gradient) if start is None else start
     return gradient if recorded or gradient.is_dual else gradient.array

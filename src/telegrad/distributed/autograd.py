@@ -122,7 +122,7 @@ def backward(
             f"expected True or False as retain_graph, got {type(retain_graph).__name__}; gradients "
             "of the roots are given by name, grad_tensors=..."
         )
-    weights = frameworks.adopted(grad_tensors, are_gradients=True)
+    weights = frameworks.starts(grad_tensors, roots)
     chosen_roots = listed(frameworks.adopted(roots), "roots")
     starts = checked_roots(chosen_roots, weights, "grad_tensors", create_graph)
     targets = None
@@ -214,7 +214,7 @@ def grad(
     chosen = [inputs] if isinstance(inputs, RRef) else frameworks.listed_inputs(inputs)
     if not chosen:
         raise UsageError("expected at least one tensor or RRef in inputs, got an empty sequence")
-    weights = frameworks.adopted(grad_outputs, are_gradients=True)
+    weights = frameworks.starts(grad_outputs, outputs)
     chosen_outputs = listed(frameworks.adopted(outputs), "outputs")
     starts = checked_roots(chosen_outputs, weights, "grad_outputs", create_graph)
     chosen = [x.local_value() if isinstance(x, RRef) and x.is_owner() else x for x in chosen]

@@ -10,11 +10,12 @@ one is met or the program has imported one and makes a call, so a program withou
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain, repeat
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from telegrad.autograd.roots import node_of
+from telegrad.autograd.roots import Start, node_of
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.parameter_lock import alone_with
 from telegrad.errors import DTypeError, ProtocolViolation
@@ -70,6 +71,13 @@ class Framework(Protocol):
 
         Of a root the shape, the dtype and the node count: that is where a pass enters its graph.
         """
+
+    def start(self, gradient: Any, root: Any) -> Start | None:
+        """Return how a pass starts with a gradient that need not leave its device; None: adopted.
+
+        `root` is of any framework, or None.
+        """
+        return None
 
     def node(self, value: Any, name: str) -> Any:
         """Return the node to ask for a tensor's gradient; `name` is for errors."""
@@ -164,6 +172,27 @@ def framework_of(value: Any) -> Framework | None:
     count = len(known)
     kinds.find(type(value))
     return framework_of(value) if len(known) > count else None
+
+
+def starts(gradients: Any, roots: Any) -> Any:
+    """Return gradients that the user gave for roots, those of other frameworks for a pass to take.
+
+    Whether there are as many as roots is found out later.
+    """
+    if not isinstance(gradients, (list, tuple)):
+        root = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
+        return _start(gradients, root)
+    known_roots = roots if isinstance(roots, (list, tuple)) else [roots]
+    return [_start(*each) for each in zip(gradients, chain(known_roots, repeat(None)))]
+
+
+def _start(gradient: Any, root: Any) -> Any:
+    if gradient is None or isinstance(gradient, Tensor):
+        return gradient
+    found = framework_of(gradient)
+    if found is None:
+        return gradient
+    return found.start(gradient, root) or found.adopted(gradient, True)
 
 
 def adopted(values: Any, *, are_gradients: bool = False) -> Any:

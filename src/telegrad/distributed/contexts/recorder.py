@@ -241,19 +241,27 @@ class Recorder:
         given = values
         if frameworks.known:
             given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
+        edges, slots, replaced, devices = _recorded(given)
+        if replaced:
+            self._replace(to, values, replaced)
         if self._has_map(to):
             refuse_map(to, values)
-        edges, slots, replaced, devices = _recorded(given)
         message_id = self._send_node(context, to, edges, path, devices) if slots else 0
+        return message_id, slots
+
+    def _replace(self, to: str, values: list[Any], replaced: dict[int, Tensor | None]) -> None:
+        """Put what is sent in the place of Parameters (None) and of dual tensors, as counted."""
+        duals: dict[int, CarriedDual] = {}
         for i, dual in replaced.items():
             if not isinstance(values[i], Tensor):
                 continue
             if dual is None:
-                # A Parameter: where it arrives it is an output of the recv node, and no Parameter.
+                # Where it arrives it is an output of the recv node, and no Parameter.
                 values[i] = wrap(values[i].array)
             else:
-                values[i] = CarriedDual.of(dual, self._levels, to)
-        return message_id, slots
+                values[i] = duals[i] = CarriedDual.of(dual, self._levels, to)
+        if duals and frameworks.known:
+            frameworks.leave([*duals.values()], self._worker, self._levels, to, is_recorded=False)
 
     def _send_node(
         self, context: Context, to: str, edges: list[Any], path: Path, devices: Any
@@ -297,13 +305,13 @@ class Recorder:
             frameworks.join(values, came)
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
+        for i, value in enumerate(values):
+            if isinstance(value, Tensor) and value.tangents:
+                values[i] = CarriedDual.of(snapshot(value), self._levels, to)
         if frameworks.known:
             frameworks.leave(values, self._worker, self._levels, to, is_recorded=False)
         if self._has_map(to):
             refuse_map(to, values)
-        for i, value in enumerate(values):
-            if isinstance(value, Tensor) and value.tangents:
-                values[i] = CarriedDual.of(snapshot(value), self._levels, to)
 
     def _arrive_duals(self, values: list[Any]) -> dict[int, CarriedDual]:
         """Replace what carried dual tensors by these; return the former, by their index.

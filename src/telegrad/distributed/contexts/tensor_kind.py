@@ -4,7 +4,7 @@ What a context adds to that (messages, nodes) is in ``recorder.py``. Without one
 a new leaf, so that parameters can be fetched and sent; what was computed arrives cut off from its
 history, and to differentiate through it is an error (``message_nodes.CutNode``).
 
-A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says
+A dual tensor is sent as a ``CarriedDual``: primal and tangents as Tensors, and a tree that says
 which level each tangent belongs to. Only a worker can name levels, so it is made and undone by the
 worker's recorder, not by the serialiser.
 
@@ -12,8 +12,10 @@ What is on a device goes through the host's memory, pinned, and arrives on the d
 name; where PyTorch is there, it goes as PyTorch's tensors do (``interop/torch/devices``).
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -22,13 +24,14 @@ from telegrad.arrays.devices import device_names, device_of, placed, staged
 from telegrad.arrays.host import for_numpy
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.message_nodes import CutNode
-from telegrad.errors import DeviceError, Unserializable
+from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
 from telegrad.graph import next_key
 from telegrad.nn.parameter import Parameter, rebuild_parameter
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.forward.levels import Tangents
 
+R = TypeVar("R")
 # The history of a tensor where it left.
 _CONSTANT: Final = 0
 _LEAF: Final = 1
@@ -38,42 +41,48 @@ _COMPUTED: Final = 2
 class CarriedDual:
     """A dual tensor between two workers."""
 
-    __slots__ = ("arrays", "came", "facts", "history", "place")
+    __slots__ = ("came", "facts", "history", "parts")
 
-    def __init__(
-        self,
-        arrays: list[Any],
-        facts: list[Any],
-        history: int = _CONSTANT,
-        place: str | None = None,
-    ) -> None:
-        self.arrays = arrays
+    def __init__(self, parts: list[Any], facts: list[Any], history: int = _CONSTANT) -> None:
+        self.parts = parts
+        """Primal and tangents: Tensors of their own, or what carries them to a device."""
         self.facts = facts
         self.history = history
-        self.place = place
-        """The device where it was, if that was not the CPU."""
 
     @classmethod
     def of(cls, tensor: Tensor, levels: LevelRegistry, to: str) -> "CarriedDual":
         """Return the form in which a dual tensor, a ``snapshot`` of one, leaves for `to`."""
         arrays = [tensor.array]
         facts = levels.facts_of(tensor.tangents, to, arrays)
-        place = device_of(tensor.array) if is_cupy(tensor.array) else None
-        return cls([staged(a) for a in arrays], facts, history_code(tensor), place)
+        return cls([wrap(array) for array in arrays], facts, history_code(tensor))
 
     def arrive(self, levels: LevelRegistry) -> Tensor:
         """Return the dual tensor, its tangents at this worker's levels."""
         self.came: list[Tensor] = []
-        arrays = self.arrays
-        if self.place is not None:
-            arrays = [_placed_here(array, self.place) for array in arrays]
-        tensor = rebuilt(iter(arrays), self.facts, levels, self.came)
+        if not all(isinstance(part, Tensor) for part in self.parts):
+            raise ProtocolViolation("expected the parts of a dual tensor, got other values")
+        arrays = iter([part.array for part in self.parts])
+        tensor = rebuilt(arrays, self.facts, levels, self.came)
         tensor.node = _node_of(self.history)
         return tensor
 
     def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
         """Return what was flattened where it left, tangents whose level has closed included."""
         return self.came
+
+
+def through(values: list[Any], replace: Callable[[list[Any]], R]) -> R:
+    """Have a function replace values, and the parts of those that carry dual ones."""
+    carried = [value for value in values if isinstance(value, CarriedDual)]
+    if not carried:
+        return replace(values)
+    given = [*values, *chain.from_iterable([each.parts for each in carried])]
+    found = replace(given)
+    rest = iter(given)
+    values[:] = islice(rest, len(values))
+    for each in carried:
+        each.parts = list(islice(rest, len(each.parts)))
+    return found
 
 
 def rebuilt(
@@ -141,16 +150,17 @@ def _to_parts(tensor: Tensor) -> tuple[list[Any], Any]:
 
 def refuse_map(to: str, values: list[Any]) -> None:
     """Raise if a map is to say where any of these arrives: here they go to the same name."""
+    through(values, partial(_refuse_map, to))
+
+
+def _refuse_map(to: str, values: list[Any]) -> None:
     for value in values:
         if isinstance(value, Tensor) and is_cupy(value.array):
-            why = "PyTorch with CUDA, which sends tensors by maps, is not here"
-            if value.tangents:
-                why = "it carries tangents"
             raise DeviceError(
                 f"expected no Options.device_maps[{to!r}] for a tensor of shape "
-                f"{tuple(value.shape)} on {device_of(value.array)}, got one, and {why}: leave the "
-                "map out, and the tensor arrives on the device of the same name, or send it as "
-                ".cpu()"
+                f"{tuple(value.shape)} on {device_of(value.array)}, got one, and PyTorch with "
+                "CUDA, which sends tensors by maps, is not here: leave the map out, and the tensor "
+                "arrives on the device of the same name, or send it as .cpu()"
             )
 
 
@@ -213,8 +223,28 @@ def arrived(array: Any, history: int, is_parameter: bool = False) -> Tensor:
 
 
 def _dual_to_parts(dual: CarriedDual) -> tuple[list[Any], Any]:
-    return dual.arrays, [dual.facts, dual.history, dual.place]
+    if all(isinstance(part, Tensor) and not is_cupy(part.array) for part in dual.parts):
+        return [_in_host_memory(part) for part in dual.parts], [dual.facts, dual.history, None]
+    arrays: list[Any] = []
+    told = []
+    for part in dual.parts:
+        kind = kinds.find(type(part))
+        assert kind is not None
+        mine, metadata = kind.to_parts(part)
+        arrays += mine
+        told.append([kind.tag, len(mine), metadata])
+    return arrays, [dual.facts, dual.history, told]
 
 
 def _dual_from_parts(parts: list[Any], metadata: Any) -> CarriedDual:
-    return CarriedDual(parts, *metadata)
+    facts, history, told = metadata
+    if told is None:
+        return CarriedDual([wrap(array) for array in parts], facts, history)
+    rest = iter(parts)
+    made = []
+    for tag, count, inner in told:
+        kind = kinds.find_by_tag(tag, imports=False)
+        if kind is None:
+            raise ProtocolViolation(f"expected a kind of tensor in a dual one, got {tag!r:.100}")
+        made.append(kind.from_parts(list(islice(rest, count)), inner))
+    return CarriedDual(made, facts, history)

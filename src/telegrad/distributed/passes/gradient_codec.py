@@ -139,7 +139,7 @@ class GradientCodec:
                 known = facts and facts.get(place)
                 if known:
                     came = list(islice(rest, 1 + _count(known)))
-                    duals[i] = CarriedDual(came, known)
+                    duals[i] = CarriedDual([wrap(each) for each in came], known)
                     parts[place] = duals[i].arrive(self._levels)
                 else:
                     parts[place] = next(rest)

@@ -11,9 +11,10 @@ from typing import Any, Final, cast
 import numpy as np
 import torch
 
+from telegrad.autograd.roots import Start
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
-from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
+from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, through
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, Entry, entry_of, from_torch, join
 from telegrad.interop.torch.devices import placement
@@ -22,13 +23,14 @@ from telegrad.interop.torch.graph.accumulation import are_plain, completed
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
 from telegrad.interop.torch.graph.replicas import has_replicas, lend, module_of
-from telegrad.interop.torch.modes import default_modes, is_recording
+from telegrad.interop.torch.modes import default_modes, is_recording, run_ordinarily
 from telegrad.interop.torch.values import duals, tensors, views
-from telegrad.interop.torch.values.arrays import CPU
+from telegrad.interop.torch.values.arrays import CPU, is_transformed
 from telegrad.interop.torch.values.levels import is_open, make_dual, tangent_of
 from telegrad.rpc.membership.environment import usable_cores
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.recording.modes import MODE
 
 
 class Torch(frameworks.Framework):
@@ -47,6 +49,17 @@ class Torch(frameworks.Framework):
             return wrap(_facts_alone(value), entry_of(value, keeps=False))
         dense = value if value.layout is torch.strided else value.to_dense()
         return from_torch((dense.float() if dense.dtype is torch.bfloat16 else dense).cpu())
+
+    def start(self, gradient: torch.Tensor, root: Any) -> Start | None:
+        is_there = gradient.is_cuda and isinstance(root, torch.Tensor) and root.is_cuda
+        is_plain = not is_transformed(gradient) and tangent_of(gradient) is None
+        if not is_there or not is_plain or _dtype_of_cotangents(gradient.dtype) is None:
+            return None
+        is_recorded = MODE.get().recording and torch.is_grad_enabled()
+        given = gradient if is_recorded else gradient.detach()
+        # A copy: what it is computed into may be kept, and the program go on with its own.
+        own = run_ordinarily(given.clone if given.layout is torch.strided else given.to_dense)
+        return Start(wrap(_facts_alone(gradient)), wrap(own))
 
     def leave(
         self, values: list[Any], worker: Worker, levels: LevelRegistry, to: str, is_recorded: bool
@@ -76,7 +89,7 @@ class Torch(frameworks.Framework):
         if may_be_dual:
             duals.carry(values, levels, to)
         if has_own or _is_cuda_in_use():
-            duals.through(values, lambda each: placement.carry(each, worker, to, is_recorded))
+            through(values, lambda each: placement.carry(each, worker, to, is_recorded))
         if may_be_dual and is_recorded:
             for value, stand_in in zip(values, given):
                 is_stand_in = stand_in is not value and stand_in.array is None
@@ -91,7 +104,7 @@ class Torch(frameworks.Framework):
         if _CARRIERS.isdisjoint(map(type, values)):
             return None
         views.land(values)
-        return duals.through(values, lambda each: placement.arrive(each, worker, frm))
+        return through(values, lambda each: placement.arrive(each, worker, frm))
 
     def join(self, value: torch.Tensor, stand_in: Tensor | None) -> Any:
         if stand_in is None:
@@ -146,7 +159,9 @@ _PARAMETER: Final = torch.nn.Parameter
 _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIED: Final = frozenset((torch.float32, torch.float64))
 """The usual dtypes of gradients, which can be sent."""
-_CARRIERS: Final = frozenset((views.CarriedView, placement.Arriving, duals.CarriedTorchDual))
+_CARRIERS: Final = frozenset(
+    (views.CarriedView, placement.Arriving, duals.CarriedTorchDual, CarriedDual)
+)
 """What may come in the place of a tensor, and is made one where it arrives."""
 
 

@@ -5,6 +5,7 @@ without segments the numbers are the same.
 """
 
 import random
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -187,6 +188,50 @@ def _compare_duals(found, expected):
             continue
         assert str(mine.device) == CUDA
         assert torch.equal(mine, other)
+
+
+@contextmanager
+def without_waiting(cluster):
+    """Have PyTorch refuse, in this process, what waits for the device; where segments lead."""
+    torch.cuda.set_sync_debug_mode("error" if cluster == "segments" else "default")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_that_a_pass_is_given_stay_on_the_device_and_nobody_waits(
+    cluster, size, create_graph
+):
+    leaf, by = small_integers(size).requires_grad_(), small_integers(size) + 1
+    weights = [small_integers(size) + number for number in range(2)]
+    plain = [there.scaled_cube(leaf, by), leaf * 2]
+    (expected,) = torch.autograd.grad(plain, leaf, weights)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", there.scaled_cube_on, ("c", leaf, by))
+        z = rpc.rpc_sync("c", there.apply, ("add", leaf * 0, leaf))
+        with without_waiting(cluster):
+            options = {"create_graph": create_graph, "retain_graph": True}
+            (found,) = autograd.grad(context_id, [y, z], [leaf], weights, **options)
+            autograd.backward(context_id, [y, z], grad_tensors=weights)
+            for weight in weights:
+                weight.fill_(-1)
+        for mine in (found, autograd.get_gradients(context_id)[leaf]):
+            assert str(mine.device) == CUDA
+            assert torch.equal(mine, expected)
+
+
+def test_a_step_waits_for_the_device_nowhere(cluster):
+    leaves = [small_integers(SMALL).requires_grad_() for _ in range(2)]
+    for number in range(5):
+        # The first makes the segments.
+        with without_waiting(cluster if number else "host"), autograd.context() as context_id:
+            y = rpc.rpc_sync("b", there.apply, ("add", *leaves))
+            autograd.backward(context_id, [y.sum()])
+            found = autograd.get_gradients(context_id)
+        assert [found[leaf].tolist() for leaf in leaves] == [[1] * SMALL, [2] * SMALL]
 
 
 @pytest.mark.usefixtures("cluster")

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 from telegrad.autograd import set_detect_anomaly
 from telegrad.distributed import autograd, rpc
-from telegrad.errors import AnomalyError
+from telegrad.errors import AnomalyError, DTypeError, GradientError, ShapeError
 
 X = (5.0, 7.0)
 
@@ -240,6 +240,71 @@ def test_gradients_of_a_sparse_tensor_have_its_layout(simulation):
         (y * y).sum().backward()
         assert found.is_sparse
         assert torch.equal(found.to_dense(), other.grad.to_dense())
+
+
+GIVEN = (1.0, 10.0)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_that_a_pass_is_given_stay_on_the_device(create_graph):
+    @on_workers("main", "b", faults=IN_ORDER)
+    def program(simulation):
+        with Pretended(simulation, "main", "b"):
+            one, given = leaf(*X), torch.tensor(GIVEN, dtype=torch.float64)
+            with autograd.context() as context_id:
+                roots = [rpc.rpc_sync("b", cube, (one,)), rpc.rpc_sync("b", cube, (one,)) * 2]
+                weights = [given, given.flip(0)]
+                options = {"create_graph": create_graph, "retain_graph": True}
+                (first,) = autograd.grad(context_id, roots, [one], weights, **options)
+                # 3 x² (g + 2 g'), for g and g' its numbers in reverse.
+                assert first.tolist() == [75 * 21, 147 * 12]
+                autograd.backward(context_id, roots, grad_tensors=weights, **options)
+                assert autograd.get_gradients(context_id)[one].tolist() == first.tolist()
+                autograd.backward(context_id, roots[0], grad_tensors=given, inputs=[one])
+                assert autograd.get_gradients(context_id)[one].tolist() == [75 * 22, 147 * 22]
+
+    program()
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_what_a_pass_is_given_may_be_differentiated_and_changed(simulation):
+    with Pretended(simulation, "main", "b"):
+        one, given = leaf(*X), leaf(*GIVEN)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", cube, (one,))
+            (first,) = autograd.grad(context_id, y, one, given, create_graph=True)
+            found = autograd.grad(context_id, first.sum(), [given, one])
+            assert [each.tolist() for each in found] == [[75, 147], [30, 420]]
+            # At the roots themselves, a leaf and a value that came, what is found is another one.
+            y = rpc.rpc_sync("b", same, (one * 1,))
+            plain = given.detach()
+            for root in (one, y):
+                (found,) = autograd.grad(context_id, root, root, plain, retain_graph=True)
+                assert found.tolist() == list(GIVEN)
+                plain.mul_(2)
+                assert found.tolist() == list(GIVEN)
+                plain.div_(2)
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_what_a_pass_is_given_is_checked_on_a_device_as_elsewhere(simulation):
+    with Pretended(simulation, "main", "b"):
+        one = leaf(*X)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", cube, (one,))
+            for given, expected, said in (
+                (torch.ones(3, dtype=torch.float64), ShapeError, r"of shape \(2,\), .* got \(3,\)"),
+                (torch.ones(2), DTypeError, "of dtype float64, .* got float32"),
+                ([], GradientError, "for each of the 1 tensors .* got 0"),
+            ):
+                with pytest.raises(expected, match=said):
+                    autograd.backward(context_id, [y], grad_tensors=given)
+            sparse_one = torch.tensor([0.0, 10.0], dtype=torch.float64).to_sparse()
+            (found,) = autograd.grad(context_id, [y], [one], [sparse_one], retain_graph=True)
+            assert found.tolist() == [0, 1470]
+            half = rpc.rpc_sync("b", same, (one.bfloat16(),))
+            given = torch.tensor(GIVEN, dtype=torch.bfloat16)
+            assert autograd.grad(context_id, half, one, given)[0].tolist() == list(GIVEN)
 
 
 def root(value):

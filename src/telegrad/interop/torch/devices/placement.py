@@ -19,7 +19,7 @@ import msgspec
 import torch
 
 from telegrad.arrays.cupy import is_cupy
-from telegrad.distributed.contexts.tensor_kind import arrived, history_code
+from telegrad.distributed.contexts.tensor_kind import arrived, history_code, through
 from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.cupy_arrays import (
     Own,
@@ -161,11 +161,11 @@ def register() -> None:
 
 def has_own(values: list[Any]) -> bool:
     """Tell whether `carry` replaces Tensors of telegrad's own."""
-    return "cupy" in sys.modules and any(map(_is_own, values))
+    return "cupy" in sys.modules and through(values, lambda each: any(map(_is_own, each)))
 
 
 def _is_own(value: Any) -> bool:
-    # Tangents go with their levels, through the host's memory: ``tensor_kind.CarriedDual``.
+    # One with tangents goes as several, with their levels: ``tensor_kind.CarriedDual``.
     return isinstance(value, Tensor) and not value.tangents and can_carry(value.array)
 
 

@@ -1,7 +1,7 @@
 """How torch tensors with a tangent travel: primal, tangent, and what mentions their level."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import torch
 
@@ -15,7 +15,6 @@ from telegrad.rpc.wire import kinds
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.forward.levels import Level
 
-R = TypeVar("R")
 _SOME_LEVEL: Final = Level()
 """The level of all tangents of stand-ins: only the order of levels matters, and there is one."""
 
@@ -23,12 +22,11 @@ _SOME_LEVEL: Final = Level()
 class CarriedTorchDual(CarriedDual):
     """A dual torch tensor between two workers."""
 
-    __slots__ = ("is_dual", "mention", "primal", "tangent")
+    __slots__ = ("is_dual", "mention")
 
     def __init__(self, primal: Any, tangent: Any, mention: Mention) -> None:
-        """Carry two tensors, or what carries them to a device (``through``)."""
-        self.primal = primal
-        self.tangent = tangent
+        """Carry two tensors, or what carries them to a device."""
+        self.parts = [primal, tangent]
         self.mention = mention
 
     def arrive(self, book: LevelRegistry) -> Any:
@@ -36,9 +34,9 @@ class CarriedTorchDual(CarriedDual):
         (level,) = book.meet([self.mention])
         self.is_dual = level is not None
         if level is None:
-            return self.primal
+            return self.parts[0]
         bind(level)
-        return make_dual(self.primal, self.tangent)
+        return make_dual(*self.parts)
 
     def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
         """Two, also where the level has closed since."""
@@ -62,28 +60,13 @@ def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
             values[i] = CarriedTorchDual(value, tangent.detach(), mention)
 
 
-def through(values: list[Any], replace: Callable[[list[Any]], R]) -> R:
-    """Have a function replace values, and primals and tangents where they stand for such."""
-    carried = [value for value in values if type(value) is CarriedTorchDual]
-    if not carried:
-        return replace(values)
-    count = len(values)
-    given = [*values, *(each.primal for each in carried), *(each.tangent for each in carried)]
-    found = replace(given)
-    values[:] = given[:count]
-    for each, primal, tangent in zip(carried, given[count:], given[count + len(carried) :]):
-        each.primal, each.tangent = primal, tangent
-    return found
-
-
 def register() -> None:
     """Make what travels known to the serialiser."""
     kinds.register(CarriedTorchDual, _to_parts, _from_parts, tag="torch.dual")
 
 
 def _to_parts(dual: CarriedTorchDual) -> tuple[list[Any], Any]:
-    parts, facts = _parts_of(dual.primal)
-    more, tangent_facts = _parts_of(dual.tangent)
+    (parts, facts), (more, tangent_facts) = map(_parts_of, dual.parts)
     return [*parts, *more], [dual.mention, len(parts), facts, tangent_facts]
 
 
