@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from tests.distributed import training
-from tests.distributed.functions import counts
 from tests.rpc.neighbours import eventually
 
 import telegrad as tg
@@ -153,6 +152,7 @@ def test_wrong_input_gives_the_modules_own_error(linear):
 
 def test_the_module_goes_when_nobody_refers_to_it(cluster):
     remote = RemoteModule("b", nn.Linear, (1, 1))
-    before = rpc.rpc_sync("b", counts)["owned"]
+    rpc.rpc_sync("b", training.watch, (remote.module_rref,))
+    assert rpc.rpc_sync("b", training.is_watched_alive)
     del remote
-    assert eventually(lambda: rpc.rpc_sync("b", counts)["owned"] == before - 1)
+    assert eventually(lambda: not rpc.rpc_sync("b", training.is_watched_alive))

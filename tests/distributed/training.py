@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import weakref
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from telegrad.profiler import profile
 
 MEETING = threading.Barrier(2)
 HALFWAY, GO_ON = threading.Event(), threading.Event()
+WATCHED = []
 
 
 def weights(values, dtype=tg.float64):
@@ -27,6 +29,16 @@ def weigh(reference, x):
 
 def freeze(reference, is_frozen=True):
     reference.local_value().requires_grad_(not is_frozen)
+
+
+def watch(reference):
+    """Has `is_watched_alive` tell of the value that is referred to."""
+    WATCHED[:] = [weakref.ref(reference.local_value())]
+
+
+def is_watched_alive():
+    (watched,) = WATCHED
+    return watched() is not None
 
 
 def total(reference):
