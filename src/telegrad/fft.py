@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
-"""Which direction divides by the length: the inverse, both by its root, or the transform."""
+"""What divides by the length: the inverse, both directions by its root, or the transform."""
 
 
 def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:

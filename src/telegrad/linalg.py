@@ -1,7 +1,7 @@
 """Linear algebra: the ``linalg`` extension of the array API standard, and a little beyond.
 
-Every function takes matrices in the last two axes and stacks of them in the others. Which
-derivatives are undefined (equal eigenvalues, phases of complex vectors) says ``rules.spectra``.
+Every function takes matrices in the last two axes and stacks of them in the others.
+``rules.spectra`` says which derivatives are undefined (equal eigenvalues, phases of vectors).
 """
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never
@@ -260,7 +260,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     if not isinstance(n, int):
         raise DTypeError(f"expected an integer power in matrix_power, got {n!r}")
     if n == 0:
-        # Not the identity alone: the result depends on x, with slope 0.
+        # Not simply the identity: the result depends on x, with slope 0.
         return where(ones_like(base, dtype="bool"), tril(triu(ones_like(base))), base)
     if n < 0:
         base, n = inv(base), -n
@@ -437,7 +437,7 @@ def matrix_norm(
 
 
 def _extreme(values: Tensor, ord: Any) -> Tensor:
-    """Return the largest value, for a positive order, or the smallest; nothing has the norm 0."""
+    """Return the largest value for a positive order, else the smallest; of none, 0."""
     if ord > 0 and not values.shape[-1]:
         return sum(values, axis=-1)
     return (max if ord > 0 else min)(values, axis=-1)

@@ -1,4 +1,4 @@
-"""Binds the public functions to Tensor's methods and, as a namespace, to rules on Tensors."""
+"""The public functions as one namespace: Tensor's methods call it, and rules run on it."""
 
 from functools import partial
 from types import SimpleNamespace

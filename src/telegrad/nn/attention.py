@@ -162,7 +162,7 @@ class MultiheadAttention(Module):
             mask.requires_grad or mask.is_dual or blind_queries(mask) is not None
         )
         if same and self.in_proj_weight is not None and plain and not drops:
-            # One product for all three, and one row for the rest.
+            # One product for all three, and one primitive for the rest.
             packed = functional.linear(query, self.in_proj_weight, self.in_proj_bias)
             check_real(packed, "MultiheadAttention")
             packed = reshape(packed, (*query.shape[:2], 3, self.num_heads, width))
@@ -210,7 +210,7 @@ class MultiheadAttention(Module):
             if found.ndim == 3:
                 found = reshape(found, (items, heads, queries, keys))
         elif is_causal:
-            # Truth values, where nothing else is added: choosing is quicker than adding.
+            # Truth values if there is nothing to add them to: choosing is quicker than adding.
             if padding is None:
                 return causal_mask(queries, keys)
             found = _added(wrap(~np.asarray(causal_mask(queries, keys).array)), dtype)

@@ -8,7 +8,7 @@ from telegrad.nn.module import Module
 
 
 class _Numbered(Module):
-    """Children under the names "0", "1", …: what Sequential and ModuleList share."""
+    """Modules with the names "0", "1", …: what Sequential and ModuleList share."""
 
     def _hold(self, modules: Iterable[Module]) -> None:
         for name in self.own_modules():
@@ -38,7 +38,7 @@ class _Numbered(Module):
     def append(self, module: Module) -> Any:
         """Add a module at the end."""
         number = len(self)
-        # A part of a sequence keeps its names, so this number may be taken: that module stays.
+        # A slice keeps the names of its modules, so this number may be taken already.
         while str(number) in vars(self):
             number += 1
         self.add_module(str(number), _module(module))
@@ -65,7 +65,7 @@ class _Numbered(Module):
 
     @classmethod
     def _of(cls, modules: dict[str, Module]) -> "_Numbered":
-        """Return one with these modules, which had these names."""
+        """Return a container with these modules, by their names in the sliced one."""
         raise NotImplementedError
 
 

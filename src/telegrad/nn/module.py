@@ -2,8 +2,8 @@
 
 They are its ordinary attributes, in the order in which they were first set: an attribute that is a
 Parameter is one of its parameters, one that is a Module is one of its children. Nothing is
-registered twice, so nothing can disagree. Only buffers (tensors that belong to the state but are
-not trained) need to be named, by ``register_buffer``.
+registered a second time, so nothing can disagree. Only buffers (tensors that belong to the state
+but are not trained) need to be declared, by ``register_buffer``.
 """
 
 from collections.abc import Callable, Iterator
@@ -107,7 +107,7 @@ class Module:
         object.__delattr__(self, name)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Make `param` an attribute, under a name that need not be known before."""
+        """Make `param` an attribute; the name may be computed."""
         if param is not None and not isinstance(param, Parameter):
             raise UsageError(
                 f"expected a Parameter or None as {name!r}, got {type(param).__name__}"
@@ -158,7 +158,7 @@ class Module:
         return found
 
     def own_modules(self) -> dict[str, "Module"]:
-        """Return the modules directly in this one, by name; one with several names under each."""
+        """Return the modules directly in this one, by name; one may have several names."""
         return {name: v for name, v in vars(self).items() if isinstance(v, Module)}
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
@@ -197,7 +197,7 @@ class Module:
 
     def modules(self) -> Iterator["Module"]:
         """Return this module and all inside it, each once."""
-        # As named_modules, but quicker, without paths: zero_grad calls this in every step.
+        # Like named_modules but without paths, and so quicker: zero_grad calls this in every step.
         seen: set[Module] = set()
         stack = [self]
         while stack:
@@ -285,7 +285,7 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or make them zero."""
         for module in self.modules():
-            # Without names, for the same reason; a shared parameter may be met twice.
+            # Without names, to be quick; it does no harm to meet a shared parameter twice.
             for value in vars(module).values():
                 if isinstance(value, Parameter) and value.grad is not None:
                     value.grad = None if set_to_none else zeros_like(value.grad)
@@ -316,7 +316,7 @@ class Module:
         return self.to(device="cpu")
 
     def _move(self, tensors: list[Tensor], where: tuple[Any, ...], dtype: Any, device: Any) -> Self:
-        # All before the first is changed: one that can't be moved leaves the module as it was.
+        # All are moved before any is replaced: if one can't be, the module stays as it was.
         moved = [_moved(tensor, where, dtype, device) for tensor in tensors]
         for tensor, value in zip(tensors, moved):
             gradient = tensor.grad
@@ -345,7 +345,7 @@ class Module:
 
     def __repr__(self) -> str:
         own = self.extra_repr()
-        # Each under all of its names: what stands twice in a sequence is called twice.
+        # A module under several names is shown under each: in a sequence it is called twice.
         parts = self.own_modules().items()
         lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in parts]
         if not lines:

@@ -1,7 +1,7 @@
 """Parameter: a Tensor that a Module owns and an optimiser changes.
 
-It is an ordinary leaf; the class only says that a Module which has it as an attribute counts it
-among its parameters. What is computed from a Parameter is a plain Tensor.
+It is an ordinary leaf; by its class, a Module that has it as an attribute counts it among its
+parameters. What is computed from a Parameter is a plain Tensor.
 """
 
 from typing import Any
@@ -31,9 +31,9 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
-        # A program with parameters trains, and each step frees memory that the next one needs.
+        # A program with parameters trains, and each step frees memory that the next needs again.
         keep_freed_memory()
-        # The value of a Tensor may be shared: a later change of either one is made to a copy.
+        # A Tensor's array may be shared: a later change of either Tensor is made in a copy.
         plain = isinstance(data, Tensor) and type(data.array) is np.ndarray
         self.array = data.array if plain else tensor(data).array
         self.node = None
@@ -45,7 +45,7 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{tensor_text(self)}"
 
     def __reduce__(self) -> Any:
-        # What has a history or tangents is refused there.
+        # Raises for a tensor with a history or tangents.
         return rebuild_parameter, super().__reduce__()[1]
 
 

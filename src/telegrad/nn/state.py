@@ -1,4 +1,4 @@
-"""State dicts: all parameters and buffers of a module by path, and back.
+"""State dicts: collecting all parameters and buffers of a module by path, and restoring them.
 
 A state is checked as a whole before anything is changed, so loading succeeds or changes nothing.
 """

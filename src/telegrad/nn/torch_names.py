@@ -1,4 +1,4 @@
-"""Familiar names of ``torch.nn`` that telegrad lacks, and what to write instead: the rows."""
+"""Familiar names of ``torch.nn`` that telegrad lacks, and what to write instead."""
 
 METHODS: dict[str, str] = {
     "half": "there are no 16-bit floats: write module.float()",

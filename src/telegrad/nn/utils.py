@@ -1,4 +1,4 @@
-"""What ``torch.nn.utils`` is known for, under its name: keeping gradients small."""
+"""Clipping gradients, under the name that it has in ``torch.nn.utils``."""
 
 import math
 from collections.abc import Iterable

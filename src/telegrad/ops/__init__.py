@@ -1,1 +1,1 @@
-"""The public functions over the primitives, a module a family; ``telegrad`` itself gathers them."""
+"""The public functions over the primitives, one module per family; ``telegrad`` exports them."""

@@ -33,12 +33,12 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 
 
 def as_tensor(x: Any, name: str) -> Tensor:
-    """`x` itself if it is a Tensor; a number or NumPy array as a constant; else an error."""
+    """Return `x` if it is a Tensor, and a number or NumPy array as a constant; else raise."""
     return x if isinstance(x, Tensor) else as_inputs(name, (x,))[0]
 
 
 def as_matrix(x: Any, name: str) -> Tensor:
-    """`x` as a Tensor with at least two axes."""
+    """Return `x` as a Tensor with at least two axes."""
     matrix = as_tensor(x, name)
     if matrix.ndim < 2:
         raise ShapeError(
@@ -48,7 +48,7 @@ def as_matrix(x: Any, name: str) -> Tensor:
 
 
 def as_indices(x: Any, name: str) -> Tensor:
-    """`x` as a Tensor of integers."""
+    """Return `x` as a Tensor of integers."""
     indices = as_tensor(x, name)
     if indices.dtype.kind not in "iu":
         raise DTypeError(f"expected integers as indices in {name}, got {indices.dtype}")
@@ -65,7 +65,7 @@ def check_real(x: Tensor, name: str) -> None:
 
 
 def check_keepdims(keepdims: Any, name: str) -> None:
-    """Raise unless `keepdims` is a truth value; a second axis or a dtype may be in its place."""
+    """Raise unless `keepdims` is a truth value: by mistake it may be a second axis or a dtype."""
     if not isinstance(keepdims, (bool, np.bool_)):
         raise UsageError(
             f"expected True or False as keepdims in {name}, got {keepdims!r}; several axes are a "
@@ -81,7 +81,7 @@ def promoted(name: str, inputs: Sequence[Any]) -> list[Tensor]:
 
 
 def shape_of(shape: int | Sequence[int], *more: int) -> tuple[int, ...]:
-    """Return a shape given as a sequence of numbers, or as one number or several."""
+    """Return a shape that is given as a sequence of numbers, or as one or several numbers."""
     lengths: Sequence[Any] = shape if isinstance(shape, Sequence) and not more else (shape, *more)
     try:
         return tuple(operator.index(length) for length in lengths)
@@ -93,7 +93,7 @@ def shape_of(shape: int | Sequence[int], *more: int) -> tuple[int, ...]:
 
 
 def normalized_axis(axis: int, ndim: int, name: str) -> int:
-    """`axis` counted from 0, checked."""
+    """Return `axis` counted from 0, checked."""
     if type(axis) is not int:
         axis = _integer(axis, name)
     if not ndim:
@@ -107,7 +107,7 @@ def normalized_axis(axis: int, ndim: int, name: str) -> int:
 
 
 def _integer(axis: Any, name: str) -> int:
-    # True is a habit of other options' order, and a tensor one of max(x, y): neither is an axis.
+    # True comes from another order of options, a tensor from the habit of max(x, y).
     if isinstance(axis, np.integer):
         return int(axis)
     both = {"max": "maximum", "min": "minimum"}.get(name)

@@ -14,7 +14,7 @@ from telegrad.tensors.torch_hints import unexpected
 __all__ = ["concat", "stack", "unstack"]
 
 _AT_ONCE = 256
-"""How many layers one node gives: summing their cotangents takes time with its square."""
+"""How many layers one node gives; the time to sum their cotangents grows with its square."""
 
 
 def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, **unknown: Never) -> Tensor:

@@ -1,9 +1,9 @@
 """Einstein's sum convention: the general form, reduced to products of two operands at a time.
 
 1. The subscripts are made explicit: the ellipsis gets letters, the result is written out.
-2. Axes of length 1 where other operands are longer are taken away (they broadcast).
-3. Three and more operands are contracted pair by pair, in a cheap order. What a pair has in
-   common with nothing else is summed at once, so backward passes are as cheap as forward ones.
+2. Axes of length 1 where other operands are longer are dropped (they broadcast).
+3. Three and more operands are contracted pair by pair, in a cheap order. Axes that only the pair
+   has are summed at once, so backward passes are as cheap as forward ones.
 """
 
 from functools import lru_cache
@@ -107,7 +107,7 @@ def _result(result: str, terms: tuple[str, ...], subscripts: str) -> str:
 def _unstretched(
     tensors: list[Tensor], terms: tuple[str, ...], subscripts: str
 ) -> tuple[list[Tensor], list[str]]:
-    """Without the axes of length 1 that stand beside longer ones of the same letter."""
+    """Drop the axes of length 1 where the same letter names longer ones."""
     lengths: dict[str, int] = {}
     for x, term in zip(tensors, terms):
         for label, length in zip(term, x.shape):

@@ -1,6 +1,6 @@
 """Making tensors from data: Python numbers, NumPy arrays, arrays of other libraries.
 
-Data is copied unless the caller asks for sharing; shared memory is marked (``tensors.shared``).
+Data is copied unless the caller asks to share it; shared memory is marked (``tensors.shared``).
 """
 
 from typing import Any, Never
@@ -160,7 +160,7 @@ def _numbers(obj: Any, dtype: np.dtype[Any] | None) -> Any:
     if isinstance(obj, Tensor):
         obj = obj.array
     if hasattr(obj, "__array__") and not isinstance(obj, np.generic):
-        # Not by np.array, whose word for a copy PyTorch's tensors don't take.
+        # Not by np.array, since PyTorch's tensors don't take its argument ``copy``.
         obj = np.asarray(obj)
     if dtype is not None and isinstance(obj, (np.ndarray, np.generic)):
         refuse_complex(obj.dtype, dtype)

@@ -13,7 +13,7 @@ from telegrad.tensors.shared import plain
 
 __all__ = ["to_device"]
 
-# Not called as others are: what a call gives is on the backend that its inputs are on.
+# Not called by `apply`, whose results are on the backend of the inputs.
 _TO_DEVICE = Primitive(
     "to_device",
     saves=("x.device",),

@@ -1,7 +1,7 @@
-"""Public functions of elementwise primitives: written out as names, types and docstrings.
+"""Public functions of elementwise primitives: declarations without a body.
 
-Such a function does nothing but call its primitive, so it *is* that one's fast path, under its own
-name.
+Such a function would only call its primitive, so it *is* the fast path of that, with the
+declaration's name, types and docstring.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def elementwise(primitive: Primitive) -> Callable[[F], F]:
-    """Make a function of a declaration without a body, for a primitive of one or two inputs."""
+    """Turn a declaration without a body into the function of a primitive of one or two inputs."""
 
     def decorate(declared: F) -> F:
         function = unary(primitive) if len(primitive.inputs) == 1 else binary(primitive)

@@ -34,7 +34,7 @@ _FLOAT32 = np.dtype("float32")
 
 
 def made(array: Any, device: Any = None) -> Tensor:
-    """Return a new constant of an array that nobody else has, on a device if one is named."""
+    """Return a constant around an array that nothing else holds, moved to `device` if given."""
     result = wrap(array if device is None else placed(array, device))
     if MODE.get().inference:
         result.ensure_meta().inference = True
@@ -161,7 +161,7 @@ def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any], device:
 
 
 def _number(value: Any) -> Any:
-    """Return a number from a 0-d tensor too, unless that would lose its history."""
+    """Return a number; a 0-d tensor's, too, but raise where that would lose its history."""
     return value.numpy().item() if isinstance(value, Tensor) else value
 
 

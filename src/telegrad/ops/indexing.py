@@ -21,15 +21,15 @@ from telegrad.tensors.torch_hints import unexpected
 __all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]
 
 _PLAIN = frozenset({int, slice, type(None), type(...)})
-"""What an index has most often, and nobody can change."""
+"""The commonest parts of an index, which are immutable."""
 
 
 def raw_index(index: Any) -> Any:
-    """Return an index with raw arrays for its Tensors, none of which the caller can write to.
+    """Return an index with raw arrays for its Tensors, which the caller can't write to.
 
-    The backward pass uses it again, so a caller's own array or list is copied; so is what only
-    NumPy knows to be one, as PyTorch's tensors, of which it would take a single element for a
-    number.
+    The backward pass uses it again, so the caller's own arrays and lists are copied. So are objects
+    that only NumPy can convert, such as PyTorch's tensors: as an index, NumPy would take one with a
+    single element for a number.
     """
     if type(index) in _PLAIN:
         return index
@@ -51,7 +51,7 @@ def raw_index(index: Any) -> Any:
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """``x[index]``: integers, slices, ``None``, ``...``, masks and integer arrays."""
+    """Return ``x[index]``: integers, slices, ``None``, ``...``, masks and integer arrays."""
     return apply(_primitives.GETITEM, x, index=raw_index(index))
 
 
@@ -92,7 +92,7 @@ def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
 
 
 def _as_chosen(x: Tensor, values: Tensor, index: Any) -> Tensor:
-    """`values` without leading axes of length 1 that what they replace does not have."""
+    """Return `values` without leading axes of length 1 that the replaced part does not have."""
     ndim = len(backend_of(x.array).getitem(x.array, index=index).shape)
     extra = values.ndim - ndim
     if extra > 0 and values.shape[:extra] == (1,) * extra:
@@ -107,7 +107,7 @@ def _has_integers(index: Any) -> bool:
 
 
 def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
-    """``index_set`` where a place may be named twice: only values that stay have a gradient."""
+    """Do ``index_set`` where a place may be named twice: only values that stay get a gradient."""
     places = np.arange(x.size).reshape(x.shape)[index]
     flat = places.reshape(-1)
     _, last = np.unique(flat[::-1], return_index=True)
@@ -120,7 +120,7 @@ def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
 
 
 def setitem(x: Tensor, index: Any, value: ArrayLike) -> None:
-    """``x[index] = value``: gives x a new value and history."""
+    """Assign ``x[index] = value``: give x a new value and history."""
     refuse_in_place(x, "an assignment")
     value = fitting(value, x.dtype)
     _, value = as_inputs("an assignment", (x, value))
@@ -128,7 +128,7 @@ def setitem(x: Tensor, index: Any, value: ArrayLike) -> None:
 
 
 def in_place(x: Tensor, symbol: str, compute: Callable[[Any, Any], Tensor], other: Any) -> Tensor:
-    """``x += other`` and its kin: x gets the result as its new value and history."""
+    """Do ``x += other`` and the like: give x the result as its new value and history."""
     refuse_in_place(x, symbol)
     result = compute(x, other)
     if result.shape != x.shape:

@@ -20,15 +20,15 @@ class NamespaceInfo:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Say which optional behaviours are there."""
+        """Say which optional behaviours there are."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """Return where tensors are made."""
+        """Return the device where tensors are made by default."""
         return "cpu"
 
     def devices(self) -> list[Any]:
-        """Return where tensors can be made."""
+        """Return the devices where tensors can be made."""
         return [*device_names()]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:

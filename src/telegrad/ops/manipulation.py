@@ -123,7 +123,7 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     if x.shape == tuple(shape):
         return x  # type: ignore[no-any-return]
     if x.ndim > len(shape):
-        # An assignment, which the kernel may use, would leave out axes of length 1.
+        # An assignment, which the kernel may use, would silently drop axes of length 1.
         raise ShapeError(
             f"expected a shape with at least {x.ndim} axes in broadcast_to, got {shape}"
         )

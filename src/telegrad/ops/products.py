@@ -248,7 +248,7 @@ def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
 
 
 def diagonal_matrix(x: ArrayLike, /) -> Tensor:
-    """Square matrices with the last axis of x on the diagonal and zeros elsewhere."""
+    """Return square matrices with the last axis of x on the diagonal and zeros elsewhere."""
     x = as_tensor(x, "diagonal_matrix")
     if not x.ndim:
         raise ShapeError("expected at least one axis in diagonal_matrix, got a 0-d tensor")

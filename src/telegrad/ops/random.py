@@ -2,7 +2,7 @@
 
 A ``Generator`` is a stream of random numbers: the same seed gives the same numbers, bit for bit,
 with the same version of NumPy. Functions take one as ``generator=``; without it they draw from the
-one generator of this process, which ``manual_seed`` starts anew.
+generator of the process, which ``manual_seed`` starts anew.
 
 The streams are NumPy's Philox, which is made for many independent ones (``spawn``). NumPy loads its
 random numbers when first used, and so does this module.
@@ -101,7 +101,7 @@ class Generator:
 
 
 _OF_THIS_PROCESS: dict[str, Generator] = {}
-"""The one generator, once somebody asked for it."""
+"""The generator of the process, once it was asked for."""
 
 
 def default_generator() -> Generator:
@@ -114,7 +114,7 @@ def default_generator() -> Generator:
     found = _OF_THIS_PROCESS.get("generator")
     if found is not None:
         return found
-    # Threads that ask at the same time must get the same one, or seeds would be lost.
+    # Threads that ask at the same time must get the same one, or a seed would be lost.
     return _OF_THIS_PROCESS.setdefault("generator", Generator())
 
 

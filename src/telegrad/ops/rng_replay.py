@@ -1,12 +1,12 @@
 """Drawing the same random numbers again: what a second run of a function needs.
 
-``Drawn`` notes, while a function runs, how each stream was before the function first drew from it.
-``again`` then lends copies of those streams, so a second run draws the same numbers and the streams
-themselves stay where they are. Streams are told apart by their generator; one that was made by the
-function itself is unknown the second time and is drawn from as it is.
+While a function runs, ``Drawn`` notes the state that each stream had before the function first drew
+from it. ``again`` then lends copies of those streams, so that a second run draws the same numbers
+and the streams themselves stay where they are. Streams are identified by their generators; one that
+the function itself has made is unknown in the second run, and is drawn from as it is.
 
-Knows nothing of generators but that they are different objects. Threads that the function starts
-draw for themselves, and so do others that share its streams while it runs.
+All that counts about generators here is their identity. What other threads draw, those that the
+function starts and those that share its streams, is not replayed.
 """
 
 import copy
@@ -40,7 +40,7 @@ class Drawn:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note streams inside; those who noted or lent before do so too."""
+        """Note streams inside; an enclosing ``noted`` or ``again`` has its part, too."""
         outer = _LENDER.get()
 
         def note(generator: Any, own: Stream) -> Stream:

@@ -1,8 +1,8 @@
-"""Taking and putting values along one axis, each at an index of its own.
+"""Taking and putting values along one axis, each at its own index.
 
-`indices` has as many axes as x. On `axis` they say where; on every other axis the i-th index goes
-with the i-th part of x. All four are indexing with integer arrays, so gradients are exact where an
-index repeats, at any order.
+`indices` has as many axes as x. Along `axis` they name places of x; along every other axis the i-th
+of them goes with the i-th part of x. All four functions are indexing with integer arrays, so
+gradients are exact where an index repeats, at any order.
 """
 
 from typing import Any
@@ -127,7 +127,7 @@ def put_along_axis(
 
 
 def _grid(x: Tensor, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
-    """Return the index that names, for each of `indices`, its place in x."""
+    """Return the index of x that names the place of each of `indices`."""
     along = normalized_axis(axis, x.ndim, name)
     raw = np.asarray(as_indices(indices, name).array)
     fits = raw.ndim == x.ndim and all(

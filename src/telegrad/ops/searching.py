@@ -1,4 +1,4 @@
-"""Where something is. Positions have no derivative."""
+"""Searching: functions that return positions, which have no derivative."""
 
 from typing import Never
 

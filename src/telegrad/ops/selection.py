@@ -32,7 +32,7 @@ def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 @elementwise(_primitives.WHERE_NONZERO)
 def where_nonzero(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """``x1`` where ``x2`` is not zero, zero elsewhere; as the rules need it."""
+    """Return ``x1`` where ``x2`` is not zero, zero elsewhere; derivative rules need it."""
 
 
 def clip(

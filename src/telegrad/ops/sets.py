@@ -1,6 +1,6 @@
 """The distinct elements of a tensor, in rising order.
 
-Each is picked from the place where it occurs first, and there goes its gradient.
+Each is taken from the place where it occurs first, which gets its gradient.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""``x.at[index].add(values)`` and its kin: a copy of x with some of its places changed.
+"""``x.at[index].add(values)`` and the like: copies of x with some places changed.
 
 Unlike ``x[index] += values``, a place that the index names several times is changed several times,
 in the order of the index; ``set`` leaves the last value there. Gradients follow exactly.
@@ -22,7 +22,7 @@ __all__ = ["At", "Places", "at"]
 
 
 def at(x: ArrayLike, /) -> "At":
-    """Return what ``x.at`` is: index it, then say what happens to these places of a copy of x.
+    """Return ``x.at``: index it, then say what happens to these places of a copy of x.
 
     ``set``, ``add``, ``subtract``, ``multiply``, ``divide``, ``power``, ``min`` and ``max`` take
     the new values; ``apply`` takes a function; ``get`` returns what is there.

@@ -1,10 +1,10 @@
-"""What updates are made of: passes over flat, contiguous real arrays, in place.
+"""The passes over flat, contiguous real arrays, in place, that updates are made of.
 
 NumPy's functions take CuPy's arrays too, and run on their device.
 
-``add_scaled`` is BLAS's axpy, one pass where NumPy takes two, and ``scale`` its scal, which takes
-two thirds of NumPy's time; they are SciPy's and are loaded when first needed. Scratch memory is
-kept by thread, so a step allocates nothing once it has run.
+``add_scaled`` is BLAS's axpy, one pass where NumPy takes two, and ``scale`` is its scal, which
+takes two thirds of NumPy's time; SciPy has both, and is loaded when first needed. Scratch memory is
+kept by each thread, so that only the first step allocates any.
 """
 
 import functools
@@ -18,7 +18,7 @@ from telegrad.arrays.scratch import scratch as lent
 
 @functools.cache
 def _blas(routine: str, dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
-    """Return one of BLAS's routines for a dtype; None where it has none for that."""
+    """Return a routine of BLAS for a dtype; None if BLAS has none."""
     from scipy.linalg import blas
 
     letter = {"float32": "s", "float64": "d"}.get(dtype.name)
@@ -26,7 +26,7 @@ def _blas(routine: str, dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
 
 
 def add_scaled(y: Any, x: Any, factor: float) -> None:
-    """``y += factor * x``."""
+    """Do ``y += factor * x``."""
     dtype = y.dtype
     routine = _blas("axpy", dtype) if type(y) is np.ndarray else None
     if routine is not None and x.dtype == dtype and y.size:
@@ -36,7 +36,7 @@ def add_scaled(y: Any, x: Any, factor: float) -> None:
 
 
 def scale(y: Any, factor: float) -> None:
-    """``y *= factor``."""
+    """Do ``y *= factor``."""
     routine = _blas("scal", y.dtype) if type(y) is np.ndarray else None
     if routine is not None and y.size:
         routine(factor, y)
@@ -45,7 +45,7 @@ def scale(y: Any, factor: float) -> None:
 
 
 def remembered(state: dict[str, Any], name: str, like: Any) -> Any:
-    """Return numbers in a parameter's state; zeros at first, as when an option was just set."""
+    """Return an entry of a parameter's state; zeros if an option that needs it was just set."""
     kept = state.get(name)
     if kept is None:
         kept = state[name] = np.zeros_like(like)

@@ -1,7 +1,7 @@
 """Learning rates that change from epoch to epoch.
 
 Each scheduler is a formula: the rate of a group after so many epochs, from the rate it began with.
-``step()`` counts one epoch and set the rates.
+``step()`` counts one epoch and sets the rates.
 """
 
 import math
@@ -47,7 +47,7 @@ class LRScheduler:
     """
 
     _saved: tuple[str, ...] = ()
-    """The attributes that belong to the state beside the count of epochs."""
+    """The attributes that belong to the state, besides the count of epochs."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = _checked(optimizer)

@@ -1,8 +1,8 @@
-"""Optimizer: what all optimisers share. A subclass says how one parameter's numbers change.
+"""Optimizer, the base of all optimisers. A subclass says how one parameter's numbers change.
 
 An update reuses the memory of a parameter only if nothing else refers to it: no saved value, no
-copy of the state, no other thread at work with it. Otherwise the new value is made aside and the
-parameter is bound to it when it is complete. So no update disturbs a graph that was recorded
+copy of the state, no other thread at work with it. Otherwise the new value is made elsewhere, and
+the parameter is bound to it when it is complete. So no update disturbs a graph that was recorded
 before, and none is ever seen half done.
 """
 
@@ -38,7 +38,7 @@ _HELD: Final = _count_held([object()]) if IS_LOCKED else 0
 ParamGroup = dict[str, Any]
 
 _SIZES = ["lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "initial_accumulator_value"]
-"""Options that are numbers of 0 or more, in whichever optimiser has them."""
+"""Options that must be numbers of 0 or more, for all optimisers that have them."""
 
 
 class Optimizer:
@@ -66,13 +66,13 @@ class Optimizer:
     """
 
     made_later: frozenset[str] = frozenset()
-    """What an update may begin to remember after the first, so that a state need not have it."""
+    """Entries that a later update may add to a state, which so need not have them."""
 
     marks: Mapping[str, Any] = {}
-    """What the groups of a state say of this optimiser, beside the options: tells its kin apart."""
+    """What the groups of a state say besides options, to tell Adam from AdamW, for instance."""
 
     always_aside: bool = False
-    """Whether to make every new value aside: for when other threads read parameters in a step."""
+    """Whether never to update in place: for when other threads read parameters in a step."""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -102,7 +102,7 @@ class Optimizer:
             raise UsageError(f"expected at least one parameter, got none in {len(groups)} groups")
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        """Add parameters with options of their own; what is not given is as in the defaults."""
+        """Add parameters with options of their own; other options are the defaults."""
         if not isinstance(param_group, Mapping) or "params" not in param_group:
             raise UsageError(f"expected a dict with 'params' as a group, got {param_group!r}")
         chosen = param_group["params"]
@@ -130,7 +130,7 @@ class Optimizer:
         self.param_groups.append(group)
 
     def check(self, group: ParamGroup) -> None:
-        """Raise for options out of range; subclasses add to it."""
+        """Raise for options out of range; subclasses may check more."""
         for name in _SIZES:
             size = group.get(name, 0.0)
             if not isinstance(size, numbers.Real) or not float(size) >= 0:
@@ -158,7 +158,7 @@ class Optimizer:
     ) -> Any:
         """Update each parameter that has a gradient: in ``.grad``, or in `gradients` if given.
 
-        `closure` computes the loss anew, with its gradients; its result is given back.
+        `closure` computes the loss anew, with its gradients; its result is returned.
         """
         loss = None
         if closure is not None:
@@ -170,7 +170,7 @@ class Optimizer:
                 gradient = p.grad if gradients is None else gradients.get(p)
                 if gradient is not None:
                     found.append((p, _fitting(p, gradient), group))
-        # All of them fit: a step is made whole or not at all.
+        # Only once all gradients fit: a step is done as a whole or not at all.
         for p, g, group in found:
             self._step_one(p, g, group)
         return loss
@@ -198,7 +198,7 @@ class Optimizer:
             state = self.state[p] = self.start(line, group)
         for name, kept in state.items():
             if type(kept) is not type(line) and hasattr(kept, "dtype"):
-                # The parameter was moved since.
+                # The parameter was moved to another device since.
                 state[name] = placed(kept, p.device)
         self.update(line, flat(g), state, group)
         if not in_place:
@@ -265,7 +265,7 @@ def _fitting(p: Tensor, gradient: Tensor) -> Any:
 
 
 def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
-    """Return the gradient, turned for `maximize`, with `weight_decay`'s pull; maybe in scratch."""
+    """Return the gradient, negated for `maximize`, plus `weight_decay`; perhaps in scratch."""
     if not group["maximize"] and not group["weight_decay"]:
         return gradient
     out = scratch(value, "gradient")

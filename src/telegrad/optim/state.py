@@ -1,4 +1,4 @@
-"""The state of an optimiser, in PyTorch's layout, and back.
+"""Collecting the state of an optimiser, in PyTorch's layout, and restoring it.
 
 ``{"state": {position: {name: tensor}}, "param_groups": [{option: value, "params": [positions]}]}``.
 A state is checked as a whole before anything is changed.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def collect_state(optimizer: "Optimizer") -> dict[str, Any]:
-    """Return the state as copies: later steps don't show in it."""
+    """Return a copy of the state: later steps don't change it."""
     positions = {p: i for i, p in enumerate(_parameters(optimizer))}
     groups = [
         {**group, **optimizer.marks, "params": [positions[p] for p in group["params"]]}
@@ -81,7 +81,7 @@ def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None
 
 
 def _check_form(groups: Any, state: Any) -> None:
-    """Raise unless there are dicts where a state has them."""
+    """Raise unless the state has lists and dicts where it should."""
     if not isinstance(groups, (list, tuple)) or not all(
         isinstance(group, Mapping) and isinstance(group.get("params"), (list, tuple))
         for group in groups
@@ -101,7 +101,7 @@ def _check_form(groups: Any, state: Any) -> None:
 
 
 def _place(position: Any) -> int | None:
-    """Return the position that a key of the state means; JSON makes text of it."""
+    """Return the position that a key of the state means: JSON turns it into text."""
     is_text = isinstance(position, str) and position.isdecimal()
     return int(position) if is_text or isinstance(position, numbers.Integral) else None
 
@@ -109,7 +109,7 @@ def _place(position: Any) -> int | None:
 def _options(
     optimizer: "Optimizer", own: dict[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a group with the options of a state: all that this optimiser has, and no others.
+    """Return a group with those options of a state that this optimiser has.
 
     PyTorch's states have more, about how its own kernels run.
     """

@@ -1,4 +1,4 @@
-"""Familiar names of ``torch.optim`` that telegrad lacks, and what to write instead: the rows."""
+"""Familiar names of ``torch.optim`` that telegrad lacks, and what to write instead."""
 
 OPTIMIZERS: dict[str, str] = {
     "LBFGS": "write scipy.optimize.minimize(f, start, jac=True, method='L-BFGS-B'), whose f gives "

@@ -1,4 +1,4 @@
-"""The module-level functions: a thin face over the current worker, with PyTorch's names."""
+"""The module-level functions, with PyTorch's names: each calls the current worker."""
 
 import atexit
 import logging
@@ -22,9 +22,9 @@ from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
-# The overloads: a call gives what its function returns or, if that is marked async_execution, the
-# value of the Future that it returns, and of an async function that of its coroutine. Type checkers
-# don't see the arguments: they are in a tuple.
+# The overloads: a call returns what its function returns, or the value of the Future that a
+# function marked async_execution returns, or the value of an async function's coroutine. Type
+# checkers don't see the arguments, which are in a tuple.
 T = TypeVar("T")
 Later = Future[T] | Coroutine[Any, Any, T]
 _HOW_TO_START: Final = (
@@ -51,13 +51,13 @@ def join(
     meeting: Any = None,
     on_start: Callable[[Worker], object] = lambda _: None,
 ) -> Membership:
-    """Make this process a worker of a cluster; return its part when all workers are in.
+    """Make this process a worker of a cluster; return its part when all workers are there.
 
-    What is not given comes from the launcher (`find_launch`) and the environment. Without a
-    world_size there either, the world is an open one: workers come and go, and this returns at
-    once. `meeting` is a Meeting, or a place to meet (a directory's path, a store of PyTorch's);
-    with it, a world_size that is not given is that of an open world. `on_start` gets the worker
-    before any other can call it.
+    What is not given comes from the launcher (`find_launch`) and the environment. If there is no
+    world_size either, the world is open: workers come and go, and this returns at once. `meeting`
+    is a Meeting, or a place to meet (a directory's path, a store of PyTorch's); with it, a world
+    without a given world_size is always open. `on_start` gets the worker before any other can call
+    it.
     """
     global _membership
     chosen = given_options(options)
@@ -112,7 +112,7 @@ def _leave_at_exit(membership: Membership) -> None:
 
 
 def _forget_in_fork() -> None:
-    """Keep a forked process from leaving for the one it was forked from, and at its own end."""
+    """Keep a forked process from leaving on its parent's behalf, now and at its own end."""
     global _membership
     _membership = None
     atexit.unregister(_leave_at_exit)
@@ -122,7 +122,7 @@ os.register_at_fork(after_in_child=_forget_in_fork)
 
 
 def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:
-    """Leave the cluster; a graceful one waits until all have finished, `timeout` s at most.
+    """Leave the cluster; if `graceful`, wait until all have finished, at most `timeout` seconds.
 
     Examples:
         >>> worker = rpc.init_rpc("main", rank=0, world_size=1)

@@ -1,6 +1,6 @@
-"""Which worker is meant where none is named: the handler's, else the process's default.
+"""The current worker, for functions that name none: the handler's, else the process's default.
 
-For the module-level functions alone; the library itself always has a worker in hand.
+Only module-level functions use it; inside of the library, objects know their worker.
 """
 
 import os
@@ -53,7 +53,7 @@ def default_worker() -> "Worker | None":
 
 
 def set_default_worker(worker: "Worker | None") -> "Worker | None":
-    """Make the worker the process's default and return the one that was."""
+    """Make the worker the process's default; return the previous default."""
     global _default
     with _lock:
         before, _default = _default, worker
@@ -61,7 +61,7 @@ def set_default_worker(worker: "Worker | None") -> "Worker | None":
 
 
 def _forget_in_fork() -> None:
-    """Keep a forked process from writing to the sockets of the one it was forked from."""
+    """Keep a forked process from writing to the sockets of its parent."""
     global _default, _is_forked
     request = current_request.get()
     for worker in (_default, None if request is None else request.worker):

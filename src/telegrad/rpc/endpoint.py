@@ -1,7 +1,7 @@
-"""One end of a path to a peer: what the worker needs to know of it, whatever carries it.
+"""An endpoint: one end of a path to a peer, as the worker sees it, whatever carries it.
 
-The driver's link (a socket) and the simulation's derive from it. All state that the protocol
-keeps for this path is here, and goes with it: a path that broke is never resumed, so nothing that
+The driver's link (a socket) and the simulation's endpoint derive from it. All state that the
+protocol keeps for a path is here, and goes with it: a broken path is never resumed, so nothing that
 was addressed to an old incarnation reaches a new one.
 """
 
@@ -23,28 +23,28 @@ RETRY_AFTER: Final = 0.25
 
 UNASKED: Final = (-1, -1)
 MAY_WAIT: Final = -1
-"""A large request is about to go unannounced, or did and was given up: the place where it may wait
-at the other side is taken until one that was announced has come after it."""
+"""A large request is about to be sent unannounced, or was, and was given up: the place where it may
+wait at the other side is taken until an announced request has arrived after it."""
 
 
 class Anteroom(Protocol):
-    """Where requests of a path wait for room; each `then` is told whether there was in time."""
+    """Where requests of a path wait for room; `then` is called with whether there was, in time."""
 
     def when_room(self, waits: tuple[int, int], then: Callable[[bool], object]) -> None:
-        """Find room for a request that came; `waits` is that of its frame."""
+        """Find room for a request that has arrived; `waits` is that of its frame."""
 
     def announced(self, header: int, body: int, then: Callable[[bool], object]) -> None:
         """Find room for a request that is to come, whose header and body have these sizes."""
 
     def given_up(self, header: int, body: int) -> None:
-        """One that was announced does not come."""
+        """Note that an announced request does not come."""
 
 
 class Endpoint(abc.ABC):
-    """This side's state of one path; `send` is what carries it."""
+    """This side's state of one path; subclasses carry frames, by `send`."""
 
-    # Links have more than the thirty attributes up to which Python 3.11 finds those of an instance
-    # at once: without slots, each look at one took two and a half times as long.
+    # Without slots, an attribute took two and a half times as long: links have more than the thirty
+    # attributes that Python 3.11 finds quickly.
     __slots__ = (
         *("accept", "anteroom", "calls", "closed", "limits", "liveness", "next_tick", "outbox"),
         *("peer", "received_code", "retry_at", "sent_code", "serving", "signs", "unasked"),
@@ -66,10 +66,10 @@ class Endpoint(abc.ABC):
         self.unasked = 0
         """The last large request that went without being announced, or MAY_WAIT."""
         self.next_tick = now + self.liveness.interval
-        # How many signs of life of the peer were noted, besides bytes that came.
+        # How many signs of life of the peer were noted, besides incoming bytes.
         self.signs = 0
         self.closed = False
-        # Requests that are being served, and those of them that the peer gave up.
+        # The requests that are being served, and those of them that the peer has given up.
         self.serving: set[int] = set()
         self.unwanted: set[int] = set()
         # What turns descriptors of references on this path into references; set by the worker.
@@ -80,14 +80,14 @@ class Endpoint(abc.ABC):
 
     def cancelled(self, number: int) -> None:
         """Note that the peer has given up a request: its answer is not to be sent."""
-        # First `unwanted`, then `serving`; `is_wanted`, which another thread may run meanwhile,
-        # goes the other way round: so one of the two sees what the other did.
+        # First `unwanted`, then `serving`; `is_wanted`, which another thread may be running, does
+        # it the other way round: so one of the two sees what the other did.
         self.unwanted.add(number)
         if number not in self.serving:
             self.unwanted.discard(number)
 
     def is_wanted(self, number: int) -> bool:
-        """Stop serving a request; say whether the peer still wants its answer."""
+        """End serving a request; say whether the peer still wants its answer."""
         self.serving.discard(number)
         if self.unwanted and number in self.unwanted:
             self.unwanted.discard(number)
@@ -96,34 +96,34 @@ class Endpoint(abc.ABC):
 
     @abc.abstractmethod
     def send(self, frame: Frame, deadline: float = math.inf) -> bool:
-        """Send one frame; ConnectionError or OSError if the path is broken.
+        """Send one frame; raise ConnectionError or OSError if the path is broken.
 
-        False if it had to wait, and the deadline passed before anything of it went.
+        Return False if it had to wait and the deadline passed before any of it was sent.
         """
 
     def send_with_next(self, header: bytes) -> bool:
-        """Let a notice wait for the next frame; False if it can't, and is to be sent at once."""
+        """Have a notice wait for the next frame; False if it can't, and has to be sent at once."""
         return False
 
-    # Nothing to do where frames come by themselves.
+    # These have nothing to do where frames arrive by themselves.
 
     def flush(self) -> None:  # noqa: B027
-        """Send what waits for the next frame, unless that goes just now. Never waits."""
+        """Send what waits for the next frame, unless that is just being sent. Never waits."""
 
     def expect(self) -> None:  # noqa: B027
-        """Have an answer read soon for which nobody waits yet."""
+        """Have an answer read soon though nobody waits for it yet."""
 
     def attend(self) -> None:  # noqa: B027
-        """Somebody has to be told of an answer without waiting for it: read it at once."""
+        """Have an answer read at once: somebody is to be told of it without waiting."""
 
     def read_on(self) -> None:  # noqa: B027
-        """See to it that what the peer owes is read, though no thread waits for it."""
+        """Have the peer's outstanding answers read though no thread waits for them."""
 
     def spin_at_least(self, seconds: float) -> None:  # noqa: B027
-        """Look so long for what comes before sleeping: what is asked here takes longer."""
+        """Spin at least so long before sleeping: the answer takes longer than usual."""
 
     def signs_of_life(self) -> int:
-        """Return a number that grows whenever something of the peer comes."""
+        """Return a number that grows whenever anything arrives from the peer."""
         return self.signs
 
     def ping(self) -> None:
@@ -131,17 +131,17 @@ class Endpoint(abc.ABC):
         self.send(Frame(PING))
 
     def announced(self, frame: Frame) -> tuple[int, int] | None:
-        """Return the sizes of a request's header and body, if it is to be announced.
+        """Return the sizes of a request's header and body if it has to be announced, else None.
 
-        UNASKED for a large one that is not: its number is to be put into `unasked`.
+        UNASKED for a large one that need not be: its number has to be put into `unasked`.
         """
         return None
 
     def check(self) -> None:  # noqa: B027 (nothing to be done, unless there is a process to ask)
-        """Raise OSError if the peer turns out to be gone."""
+        """Raise OSError if the peer is found to be gone."""
 
     def can_send(self) -> bool:
-        """Say whether a small frame would go out without waiting for the peer."""
+        """Say whether a small frame could be sent without waiting for the peer."""
         return True
 
     @abc.abstractmethod

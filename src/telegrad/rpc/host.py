@@ -1,4 +1,4 @@
-"""What a worker needs from whatever carries it: the socket driver, or a simulation."""
+"""A host: what a worker needs from what carries it, the socket driver or a simulation."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,22 +15,22 @@ class Host(Protocol):
     """Time, threads and paths to peers."""
 
     memory: Callable[[int], memoryview]
-    """Gives what large messages are received into; others may put their own in its place."""
+    """Allocates the memory that large messages are received into; may be replaced."""
 
     def begin(self, worker: "Worker") -> str:
-        """Carry the worker; return the address at which others reach it, "" if there is none."""
+        """Start carrying the worker; return the address where others reach it, "" if nowhere."""
 
     def now(self) -> float:
         """Return the time in seconds."""
 
     def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
-        """Open a path for this worker's requests; WorkerLost if the peer can't be reached."""
+        """Open a path for this worker's requests; raise WorkerLost if the peer can't be reached."""
 
     def start(self, task: Callable[[], object]) -> bool:
-        """Run the task on a thread of its own; False, and it never runs, if all has ended."""
+        """Run the task on a thread of its own; if the host is closed, return False instead."""
 
     def serve(self, path: Endpoint, task: Callable[[], object]) -> None:
-        """Run a request that came on the path on a thread of its own, when its turn has come."""
+        """Run a request that came on the path, on a thread of its own, when its turn has come."""
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""
@@ -42,7 +42,7 @@ class Host(Protocol):
         """Free an endpoint that the worker has given up."""
 
     def tidy(self) -> None:
-        """Free what could not be freed before."""
+        """Free what could not be freed earlier."""
 
     def close(self, timeout: float) -> None:
         """End everything."""

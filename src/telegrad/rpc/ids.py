@@ -1,10 +1,10 @@
 """New 64-bit ids of one worker: for contexts, passes, messages, references and dual levels.
 
-The worker's id is in the high 16 bits, a counter below. To a strict worker the members of its
-cluster are parties that may reach only what they were given, so there the counter is encrypted: a
-Feistel network of four rounds, whose key nobody else has, makes another number of 48 bits of it. No
-two are the same, and who has seen some can't tell others. A guess hits one of n ids that are in use
-with a chance of n / 2⁴⁸, and each guess is a message.
+The high 16 bits are the worker's id, the rest is a counter. For a strict worker, the other members
+of its cluster are parties that may reach only what they were given, so it encrypts the counter: a
+Feistel network of four rounds, whose key nobody else has, turns it into another number of 48 bits.
+No two are the same, and nobody can infer ids from others. A guess hits one of n ids in use with
+probability n / 2⁴⁸, and each guess takes a message.
 """
 
 import itertools
@@ -22,7 +22,7 @@ _COUNTER: Final = (1 << COUNTER_BITS) - 1
 
 
 def id_source(maker: WorkerInfo, *, secret: bool) -> Callable[[], int]:
-    """Return what gives a new id at each call; `secret`: ones that others can't guess."""
+    """Return a function that returns a new id at each call; `secret` ones can't be guessed."""
     count = itertools.count(first_id(maker)).__next__
     if not secret:
         return count

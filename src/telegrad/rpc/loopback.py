@@ -1,4 +1,4 @@
-"""A worker's path to itself: no wire, but a copy, as if everything had travelled."""
+"""A worker's path to itself: there is no wire, but everything is copied as if there were."""
 
 import math
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Loopback(Endpoint):
-    """Both ends in one. A call whose caller waits without a timeout runs on its thread."""
+    """Both ends in one. A call whose caller waits without a timeout runs on the caller's thread."""
 
     def __init__(self, worker: "Worker") -> None:
         super().__init__(worker.info, Limits(), 0.0, math.inf)
@@ -23,7 +23,7 @@ class Loopback(Endpoint):
         if self.closed:
             raise ConnectionError("the worker has shut down")
         frame.buffers = [memoryview(bytearray(buffer)) for buffer in frame.buffers]
-        # Before it is received, which may change it.
+        # Read before `receive`, which may change it.
         waits = frame.flags & WAITING
         task = self._worker.receive(self, frame)
         if task is not None:

@@ -1,8 +1,8 @@
-"""Why workers were lost: what they said before they ended, or what their starter knows.
+"""Why workers were lost: by their last words, or by what the process that started them knows.
 
-A connection that closes tells nothing. So a program that ends with an uncaught error says so to all
-it is connected with, just before; and where this process started the worker, `explain` asks how its
-process ended. What is known is said again by the calls that come later, of that incarnation.
+A closed connection gives no reason. So a program that ends with an uncaught error tells everyone
+that it is connected with, just before; and if this process started the worker, `explain` says how
+its process ended. The reason is kept, for the errors of later calls to that incarnation.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ class Farewell(ConnectionResetError):
 
 
 class Losses:
-    """What one worker knows of the ends of others."""
+    """What one worker knows about the ends of others."""
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self.explain: Callable[[WorkerInfo], str | None] = lambda _: None
-        """Say how a worker ended whose connection has closed; None if that is not known."""
+        """Return how a worker ended whose connection has closed; None if that is not known."""
         worker.register_service(_LAST_WORDS, self._hear, inline=True)
 
     def say(self, words: str) -> None:
-        """Tell the others what this process ends with."""
+        """Tell the others why this process ends."""
         for endpoint in self._worker.peers.endpoints():
-            # Only at once: it is the end.
+            # Only if it need not wait: this process is ending.
             if endpoint.can_send():
                 self._worker.outgoing.notify_on(endpoint, _LAST_WORDS, words[:_LONGEST])
 
@@ -48,7 +48,7 @@ class Losses:
             session.last_words = request.header[:_LONGEST]
 
     def reason(self, who: WorkerInfo, cause: BaseException) -> str:
-        """Return why a worker was lost, in words, and keep it if it is that worker's end."""
+        """Return why a worker was lost, in words, and keep the reason if its process has ended."""
         session = self._worker.peers.get(who.name)
         said = str(cause) or type(cause).__name__
         if session is None or session.info.incarnation != who.incarnation:
@@ -61,6 +61,6 @@ class Losses:
         return session.reason or said
 
     def tell(self, who: WorkerInfo, reason: str, cause: BaseException) -> None:
-        """Log that a worker has gone, and why."""
+        """Log that a worker is gone, and why."""
         event = "left" if isinstance(cause, Farewell) else "lost"
         audit(event, self._worker.name, peer=who.name, incarnation=who.incarnation, reason=reason)

@@ -1,11 +1,11 @@
-"""Who is who: a worker's name, its id and which of its lives this is."""
+"""The identity of a worker: its name, its id and its incarnation."""
 
 from typing import Final
 
 import msgspec
 
 COUNTER_BITS: Final = 48
-"""How many low bits of a 64-bit id are a counter; above them is the id of its maker, a worker."""
+"""How many low bits of a 64-bit id are a counter; the bits above are the id of its maker."""
 
 UNKNOWN_ID: Final = 0xFFFF
 """The id of a peer that has proved its name but has not told its id yet."""
@@ -17,7 +17,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, gc=False):
     Arguments:
         name: Its name.
         id: Its rank.
-        incarnation: What tells one life from the next.
+        incarnation: Distinguishes this life of the worker from others.
 
     Examples:
         >>> rpc.get_worker_info().name
@@ -35,8 +35,8 @@ def maker_of(number: int) -> int:
 
 
 def first_id(maker: WorkerInfo) -> int:
-    """Return the id from which this life of a worker counts.
+    """Return the id from which this life of a worker starts counting.
 
-    Each counts from elsewhere: what a dead one left behind is not taken for that of the next.
+    Each life starts elsewhere, so that what a dead one left behind is not taken for the next one's.
     """
     return maker.id << COUNTER_BITS | (maker.incarnation << 24) % (1 << 47) + 1

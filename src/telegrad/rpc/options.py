@@ -1,4 +1,4 @@
-"""What can be chosen about a worker; each choice is an argument, none is ambient."""
+"""The options of a worker, as arguments; none comes from the environment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from telegrad.errors import UsageError
 from telegrad.rpc.timeouts import seconds
 
-# Less would leave no room for the messages of telegrad itself.
+# With less there would be no room for telegrad's own messages.
 _FEWEST_BYTES: Final = 1 << 20
-# Of PyTorch's options, and what to write instead.
+# Options of PyTorch's, and what to write instead.
 _FAMILIAR: Final = {
     "num_worker_threads": "use handlers=",
     "init_method": "workers meet at MASTER_ADDR and MASTER_PORT of the environment, leave it out",
@@ -92,7 +92,7 @@ class Options:
     if not TYPE_CHECKING:  # or a type checker would take every name for known
 
         def __new__(cls, *_: Any, **options: Any) -> "Options":
-            # Before the generated __init__, which would name none of those there are.
+            # Before the generated __init__, whose error would not say which options there are.
             for name in options:
                 if name not in cls.__dataclass_fields__:
                     raise _unexpected(name)

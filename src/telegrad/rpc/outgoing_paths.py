@@ -1,6 +1,6 @@
-"""The paths of one worker's requests to others: found, or dialled by one thread at a time.
+"""The paths for a worker's requests to others: found, or dialled by one thread at a time.
 
-Invariant: nobody waits longer than until its own deadline, though others dial the same worker.
+Invariant: no caller waits beyond its own deadline, even if others dial the same worker.
 """
 
 import threading
@@ -42,8 +42,8 @@ class OutgoingPaths:
             if endpoint is not None and not endpoint.closed:
                 return endpoint
             if endpoint is not None:
-                # A send on it was interrupted, and its loss has not been dealt with yet. That
-                # comes first: nothing that it counted may be left when there is a new one.
+                # A send on it was interrupted, and its loss has not been dealt with yet. That has
+                # to be done first: nothing that it counted may be left for the new path.
                 worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
             other = session.attempt
             if isinstance(other, Future):
@@ -59,7 +59,7 @@ class OutgoingPaths:
     def _open(
         self, session: Session, deadline: float
     ) -> tuple[Endpoint, Callable[[], None]] | None:
-        """Open a path, and return it with what is to be done then; None if others dial already."""
+        """Open a path; return it and what to call then, or None if another thread is dialling."""
         worker = self._worker
         attempt: Future[None] = Future()
         error: WorkerLost | None = None
@@ -72,8 +72,8 @@ class OutgoingPaths:
             endpoint = self._dial(session, deadline)
             return endpoint, worker.greeted_on(session, endpoint)
         except WorkerLost as met:
-            # Told to all who wait, or they would try in vain, one after the other. Another one,
-            # without the frames of who met it.
+            # All that wait get the error, or they would try in vain, one after the other. A copy,
+            # without the frames of this thread.
             error = WorkerLost(*met.args)
             raise
         finally:
@@ -85,7 +85,7 @@ class OutgoingPaths:
                 del busy[me]
 
     def _path_it_opened(self, session: Session, deadline: float) -> Endpoint:
-        """Return the path that a peer which listens nowhere has opened; it may be about to."""
+        """Return the path opened by a peer that listens nowhere; wait if it may still open one."""
         worker, name = self._worker, session.info.name
         if not worker.address:
             raise Unreachable(
@@ -97,7 +97,7 @@ class OutgoingPaths:
             path = session.greeted_path
             if path is not None and not path.closed:
                 return path
-            # Raises if it was this worker that went, or the peer was forgotten.
+            # Raises if this worker has shut down, or the peer was forgotten.
             worker.find(session.info)
             now = worker.host.now()
             if now >= deadline:
@@ -107,7 +107,7 @@ class OutgoingPaths:
                 )
             if session.is_gone or now >= end:
                 break
-            # Looked at again when it may have come: all meet at one time, and once.
+            # Polling will do: this happens only once, when all meet.
             pause: Future[None] = Future()
             worker.host.wait(pause, 0.01)
         silence = f"it did not dial within {worker.options.lost_after:g} s"
@@ -118,7 +118,7 @@ class OutgoingPaths:
         )
 
     def _wait_for(self, other: Future[None], session: Session, deadline: float) -> None:
-        """Wait until another thread has dialled; WorkerLost if it could not."""
+        """Wait until another thread has dialled; raise WorkerLost if it could not."""
         self._worker.host.wait(other, max(0.0, deadline - self._worker.host.now()))
         if not other.done():
             raise CallTimeout(
@@ -135,9 +135,9 @@ class OutgoingPaths:
         try:
             endpoint = self._dial_by_host(session, timeout)
         except WorkerLost as error:
-            # Raises if it was this worker that went.
+            # Raises if this worker has shut down.
             worker.find(session.info)
-            # It may have said what it ends with before the connection that says so has closed.
+            # It may have said why it ends, though the connection has not closed yet.
             told = session.reason or session.last_words
             if told is not None:
                 raise worker.loss(session.info, told, error) from error
@@ -155,7 +155,7 @@ class OutgoingPaths:
                 f"worker {session.info.name!r} was lost: at {session.address} is still the one in "
                 "whose place another has come"
             )
-        # First: the peer may ask something over this path once it was greeted.
+        # Before greeting: the peer may then send requests over this path.
         endpoint.accept = worker.references.acceptor(endpoint)
         hello = _encode_hello((worker.id, worker.address, greeting.place, greeting.given_up))
         try:
@@ -166,8 +166,8 @@ class OutgoingPaths:
         return endpoint
 
     def _look_again_for(self, session: Session) -> None:
-        """Ask who is here, for the next call: the peer may have come back elsewhere, unheard."""
-        # The one that knows is most often rank 0 itself, which can't be asked where it is.
+        """Ask who is here, for the next call: the peer may have come back at another address."""
+        # Usually rank 0 is the one to ask, and it can't be asked where it is itself.
         if self._worker.look_again is not None and session.info.id != 0:
             self._worker.host.start(self._look_again_quietly)
 
@@ -183,5 +183,5 @@ class OutgoingPaths:
         except OSError as error:
             if isinstance(error, TelegradError):
                 raise
-            # This process lacks something, descriptors most likely.
+            # This process lacks something, most likely descriptors.
             raise WorkerLost(f"worker {session.info.name!r} can't be reached: {error}") from error

@@ -1,4 +1,4 @@
-"""Which workers there are: their sessions, by name and by id."""
+"""The peers of a worker: their sessions, by name and by id."""
 
 import threading
 
@@ -15,18 +15,18 @@ class Peers:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        # Others only look up here; `enter` enters.
+        # Others only read it; `enter` adds sessions.
         self.by_name: dict[str, Session] = {}
         self.get = self.by_name.get
         """Return the session of that name, if there is one."""
         self._by_id: dict[int, Session] = {}
         self._past: dict[str, dict[int, None]] = {}
-        """The lives of those that were removed."""
+        """The past lives of removed workers, by name."""
 
     def enter(self, info: WorkerInfo) -> Session:
-        """Return the session of a worker, a new one if need be; the lock is held.
+        """Return the session of a worker, a new one if need be; the caller holds the lock.
 
-        One that has left is not entered again, whatever it says now.
+        A life that has left is not entered again, whatever it sends now.
         """
         session = self.by_name.get(info.name)
         if session is None:
@@ -36,9 +36,9 @@ class Peers:
         return session
 
     def tidy(self, session: Session) -> None:
-        """Know a session by the number that it has now, and forget a stranger; the lock is held.
+        """Index a session by its present id, and drop a stranger's; the caller holds the lock.
 
-        With the key one may come under ever new names; numbers, which a greeting has, are few.
+        A holder of the key may come under ever new names; ids, which greetings have, are few.
         """
         if session.is_stranger and self.by_name.get(session.info.name) is session:
             del self.by_name[session.info.name]
@@ -53,7 +53,7 @@ class Peers:
         }
 
     def remove(self, session: Session) -> None:
-        """Drop a worker that has left; none of its lives is met again. The lock is held."""
+        """Drop a worker that has left, with all its lives, for ever; the caller holds the lock."""
         if self.by_name.get(session.info.name) is session:
             del self.by_name[session.info.name]
             self._past[session.info.name] = session.past
@@ -75,11 +75,11 @@ class Peers:
         return session
 
     def all(self) -> list[Session]:
-        """Return everyone, this worker included, in the order of ids."""
+        """Return the sessions of all workers, this one included, in the order of ids."""
         with self.lock:
             return sorted(self.by_name.values(), key=lambda each: (each.info.id, each.info.name))
 
     def endpoints(self) -> list[Endpoint]:
-        """Return every connection that is current."""
+        """Return all current connections."""
         with self.lock:
             return [path for session in self.by_name.values() for path in session.connections()]

@@ -1,7 +1,8 @@
 """The paths of a worker that listens nowhere: it keeps one open to everyone who listens.
 
-They can't dial it, behind a firewall or a translated address, so what they ask of it comes over the
-paths that it opened. One that broke, or could not be opened, is tried again, ever less often.
+Others can't dial it, since it is behind a firewall or a translated address, so their requests come
+over the paths that it opened. A path that broke or could not be opened is tried again, less and
+less often.
 """
 
 import math
@@ -15,16 +16,16 @@ from telegrad.rpc.protocol.session import Session
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-# Of the time after which a silent peer is lost: the first pause between two tries.
+# The first pause between two tries, as a share of the time after which a silent peer is lost.
 _FIRST_PAUSE: Final = 1 / 50
 
 
 class StandingPaths:
-    """Those of one worker; none if it listens."""
+    """The standing paths of one worker; none if it listens."""
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
-        # By name: when to try next, and the pause after that.
+        # By name: when to try next, and the pause after that try.
         self._tries: dict[str, tuple[float, float]] = {}
         if not worker.options.listen:
             worker.on_worker_lost(lambda *_: self._rouse)

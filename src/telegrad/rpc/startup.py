@@ -1,6 +1,6 @@
-"""How a worker over sockets comes to life, meets others and forgets them.
+"""Starting a worker over sockets, and letting it meet and forget others.
 
-Three functions for all who start workers (init_rpc, LocalCluster, Ray's actors): `begin_worker`,
+All that start workers (init_rpc, LocalCluster, Ray's actors) use three functions: `begin_worker`,
 `meet` and `forget`.
 """
 
@@ -34,12 +34,12 @@ def begin_worker(
     towards: str = "",
     on_start: Callable[[Worker], object] = lambda _: None,
 ) -> tuple[Worker, PrivateDirectory | None]:
-    """Return a worker where others can reach it, and the directory of its socket, to be closed.
+    """Return a worker that others can reach, and the directory of its socket, to be closed.
 
-    Where no address is given: with credentials it listens on this machine's address on the way to
-    `towards`, or on the one that the options name, and for those of its own machine on a Unix
-    socket; without, on a Unix socket in a directory of its own, or on loopback. `on_start` gets the
-    worker before any other can call it.
+    If no address is given and there are credentials, it listens on the address that this machine
+    has towards `towards`, or on that of the options, and on a Unix socket for workers of its
+    machine. Without credentials, it listens on a Unix socket in a directory of its own, or on
+    loopback. `on_start` gets the worker before any other can call it.
     """
     directory = None
     if not options.listen:
@@ -78,8 +78,8 @@ def _far_address(options: Options, towards: str) -> str:
 def meet(worker: Worker, cards: Iterable[Card], *, are_news: bool = True) -> None:
     """Make others known to a worker.
 
-    A card with another incarnation than the one known is that of a later life, whose earlier one is
-    lost; unless the cards are no news: then it is of an earlier one, and passed over.
+    A card with another incarnation than the known one belongs to a later life, so the known one is
+    lost. But if the cards are not news, it belongs to an earlier life, and is ignored.
     """
     for card in cards:
         known = worker.peers.get(card.name)
@@ -89,7 +89,7 @@ def meet(worker: Worker, cards: Iterable[Card], *, are_news: bool = True) -> Non
 
 
 def forget(worker: Worker, name: str, incarnation: int | None = None) -> None:
-    """Let a worker know a name no more; with an incarnation, only if it is that one's."""
+    """Make a worker forget a name; given an incarnation, only if the name is still that one's."""
     known = worker.peers.get(name)
     if known is None or name == worker.name:
         return

@@ -1,6 +1,6 @@
-"""What one worker does as time passes: late calls fail, late notices go, peers are looked after.
+"""What a worker does as time passes: fail late calls, send late notices, look after peers.
 
-The time is an argument: whatever carries the worker asks when there is something to do.
+The time is an argument: the worker's host asks when there is something to do.
 """
 
 import math

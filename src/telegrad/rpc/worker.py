@@ -1,8 +1,8 @@
 """A worker: an object that calls others and is called by them.
 
-It joins the codec, the protocol's state and whatever carries it (host.py); there may be ten in one
-process. Its calling half is in outgoing.py, its serving half in incoming.py; here are its life and
-its peers. Everything may run on any thread.
+It joins the codec, the protocol's state and the host that carries it (host.py); one process may
+have several. Its calling half is in calls/outgoing.py, its serving half in calls/incoming.py; here
+are its life and its peers. Everything may run on any thread.
 
 Invariant: each call that was opened is settled exactly once, by its answer, its deadline, the loss
 of its worker, or shutdown.
@@ -50,7 +50,7 @@ from telegrad.rpc.wire.frames import BYE, Frame
 
 _decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
 
-# How often a path is tried that another thread may be about to leave, some 0.5 ms each.
+# How often to try a path that another thread may be about to release, some 0.5 ms each.
 _GOODBYES: Final = 20
 
 
@@ -82,7 +82,7 @@ class Worker:
         )
         self.interceptor: Interceptor | None = None
         self.attached: dict[str, Any] = {}
-        """What layers above keep for this worker, by their names."""
+        """What layers above keep for this worker, by name."""
         self.observer: Observer | None = None
         self.outgoing = Outgoing(self)
         self.incoming = Incoming(self)
@@ -92,11 +92,11 @@ class Worker:
         self.refusals = Refusals(self.name)
         self.closed = False
         self.is_copy = False
-        """Whether this process was forked from the worker's own; see forked_process.py."""
+        """Whether this is a copy in a forked process; see forked_process.py."""
         self.joined: Future[None] | None = None
-        """Pending while others may call this worker, but it does not know them all yet."""
+        """Pending while others may already call this worker, though it does not know them all."""
         self.look_again: Callable[[], object] | None = None
-        """Ask who is here, where others may come unannounced."""
+        """Asks who is here, in worlds where others may come unannounced."""
         self.next_id = id_source(info, secret=self.options.strict)
         """Return a new 64-bit id; see ids.py."""
         self._gone_callbacks: list[
@@ -169,7 +169,7 @@ class Worker:
     def register_service(
         self, name: str, handler: Callable[[ServiceRequest], object], *, inline: bool = False
     ) -> None:
-        """Serve messages of another protocol; an inline handler must not wait for anything."""
+        """Serve messages of a protocol; an `inline` handler must not wait for anything."""
         self.incoming.register(Service(name, handler, inline))
 
     def send_service(self, to: str | int | WorkerInfo, name: str, header: Any = None) -> Call:
@@ -190,7 +190,7 @@ class Worker:
         return self.outgoing.service(to, name, header, (), deadline, waits=True).wait()
 
     def notify_service(self, to: str | int | WorkerInfo, name: str, header: Any = None) -> None:
-        """Send a message that wants no answer; it arrives, or its peer is lost."""
+        """Send a message without an answer; it arrives, or its peer is lost."""
         self.outgoing.notify(self.find(to), name, header)
 
     def on_worker_lost(
@@ -198,20 +198,20 @@ class Worker:
     ) -> None:
         """Call `callback(who, why)` when a worker was lost or has left.
 
-        It is called at that very moment, under the lock of the peers: it notes what goes with the
-        worker, waits for nothing, and may return a function that does the rest, called right
-        afterwards. What comes over a new connection comes later, and is not lost with the old one.
+        The callback runs at that very moment, under the lock of the peers: it notes what is lost
+        with the worker, without waiting, and may return a function that does the rest right
+        afterwards. What a new connection brings comes later, and is not lost with the old one.
         """
         self._gone_callbacks.append(callback)
 
     def on_close(self, callback: Callable[[], object]) -> None:
-        """Call `callback()` when this worker has left: what was opened for it goes with it."""
+        """Call `callback()` when this worker has left, to close what was opened for it."""
         self._close_callbacks.append(callback)
 
     # Peers.
 
     def find(self, to: str | int | WorkerInfo) -> Session:
-        """Return the session of who a name, id or WorkerInfo means, if this worker is running."""
+        """Return the session of a worker by name, id or WorkerInfo; raise if this one is closed."""
         if self.closed:
             raise NotInitialized(
                 f"worker {self.name!r} has shut down: start it again with init_rpc"
@@ -223,30 +223,30 @@ class Worker:
         try:
             return self.peers.find(to)
         except UnknownWorker:
-            # By name a program asks; numbers come with messages, and a reader must not wait.
+            # Programs use names. Numbers come with messages, whose readers must not wait.
             if self.look_again is None or not isinstance(to, str):
                 raise
-        # It may have come just now.
+        # It may have just come.
         self.look_again()
         return self.peers.find(to)
 
-    # What happens to sessions: decided there, done here.
+    # Events of sessions: a session decides what to do, and it is done here.
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
-        """Make a worker known; if it is another incarnation of one, the old one is lost.
+        """Make a worker known; if it is a new incarnation, the old one is lost.
 
-        News of one in whose place another has come are late, and change nothing.
+        News of an incarnation that another has replaced is late, and changes nothing.
         """
         with self.peers.lock:
             session = self.peers.enter(info)
             finish = self._begin(session, session.named(info, address))
         finish()
         if not self.options.listen:
-            # It can't be dialled: a path to the new one has to stand.
+            # Nobody can dial this worker, so it has to open a standing path to the new one.
             self.host.rouse(self.host.now())
 
     def drop_peer(self, session: Session, cause: BaseException) -> None:
-        """Know a worker no more, and end what is open with it."""
+        """Forget a worker, and end what is open with it."""
         with self.peers.lock:
             finish = self._begin(session, session.left(cause))
             self.peers.remove(session)
@@ -257,8 +257,8 @@ class Worker:
         endpoint.accept = self.references.acceptor(endpoint)
         name = endpoint.peer.name
         with self.peers.lock:
-            # It may come while this worker is leaving: close() does not see it. And one that wants
-            # to take this worker's place looks whether it lives; it does.
+            # If this worker is leaving, close() does not see the new path. And a worker of the same
+            # name only wants to know whether this one is alive; it is.
             is_welcome = not self.closed and name != self.name
             if is_welcome:
                 session = self.peers.enter(endpoint.peer)
@@ -275,7 +275,7 @@ class Worker:
         self.host.rouse(endpoint.next_tick)
 
     def greeted(self, endpoint: Endpoint, header: bytes | bytearray) -> None:
-        """Take what a peer says: who it is, where it listens, which paths to it it has given up."""
+        """Handle a greeting: who the peer is, where it listens, which paths it has given up."""
         try:
             number, address, place, given_up = _decode_hello(header)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -284,7 +284,7 @@ class Worker:
         with self.peers.lock:
             holder = self.peers.holder_of(number)
             if holder not in (None, name) or not 0 <= number < UNKNOWN_ID:
-                # Calls to that number would go to the one that took it last.
+                # Calls to that number would go to the worker that took it last.
                 raise ProtocolViolation(
                     f"{name!r} says that it is worker {number}, which is {holder!r}"
                 )
@@ -298,11 +298,11 @@ class Worker:
     def greeted_on(self, session: Session, endpoint: Endpoint) -> Callable[[], None]:
         """Note that a peer was dialled and greeted: the path is for this worker's requests.
 
-        Returns the rest of it, for when others may dial again.
+        Return a function that does the rest, to be called when others may dial again.
         """
         with self.peers.lock:
-            # One that has ended since is not entered: its loss has been dealt with, and no other
-            # will be told.
+            # A path that has ended since is not entered: its loss has been dealt with already, and
+            # will not be reported again.
             is_over = self.closed or endpoint.closed
             finish = self._begin(session, [] if is_over else session.greets(endpoint))
         if self.closed:
@@ -311,7 +311,7 @@ class Worker:
         return finish
 
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
-        """Note that a path broke: its peer is lost, as far as this worker can tell."""
+        """Note that a path is broken: as far as this worker can tell, its peer is lost."""
         forget_frames(cause)
         reason = self.losses.reason(endpoint.peer, cause)
         with self.peers.lock:
@@ -322,9 +322,9 @@ class Worker:
     def _begin(
         self, session: Session, effects: list[Effect], reason: str | None = None
     ) -> Callable[[], None]:
-        """Begin what an event asks for, under the lock of the peers; return the rest of it.
+        """Begin what an event asks for, under the lock of the peers; return the rest as a function.
 
-        In one step with the event: what comes from a peer that has been met anew is to stay.
+        In one step with the event, so that what a new life of the peer brings is not lost, too.
         """
         self.peers.tidy(session)
         rest: list[Callable[[], object] | None] = []
@@ -333,7 +333,7 @@ class Worker:
             why = reason or session.last_words or str(effect.cause)
             for endpoint in effect.ended:
                 endpoint.closed = True
-            # Before the paths are ended: a thread that reads one would give another cause.
+            # Before the paths are ended: a thread that reads one would report another cause.
             rest += [partial(self._abandon, each, why, effect.cause) for each in effect.ended]
             rest += [partial(self.host.ended, each) for each in effect.ended]
             if isinstance(effect, Lost) and not self.closed:
@@ -348,7 +348,7 @@ class Worker:
         self.outgoing.abandon(endpoint, partial(self.loss, endpoint.peer, reason, cause))
 
     def loss(self, who: WorkerInfo, reason: object, cause: BaseException) -> BaseException:
-        """Return what fails for the loss of a worker."""
+        """Return the error for what fails because a worker was lost."""
         if self.closed:
             return NotInitialized(f"worker {self.name!r} was shut down before the answer came")
         error = WorkerLost(f"worker {who.name!r} was lost: {reason}")
@@ -358,13 +358,13 @@ class Worker:
     # The end.
 
     def is_quiet(self, timeout: float) -> bool:
-        """Wait until no call is open or being served; say whether that was so in time."""
+        """Wait until no call is open or being served; say whether that happened in time."""
         end = self.host.now() + timeout
         while self._busy():
             left = end - self.host.now()
             if left <= 0:
                 return False
-            # Looked at again when it may have changed: this is the end, not the hot path.
+            # Polling will do: this is the end, not the hot path.
             pause: Future[None] = Future()
             self.host.wait(pause, min(left, 0.01))
         return True
@@ -374,7 +374,7 @@ class Worker:
         return any(path.calls.open or path.serving for path in paths)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Leave at once: open calls fail, peers are told. May be called again."""
+        """Leave at once: fail open calls, tell the peers. May be called again."""
         with self.peers.lock:
             if self.closed:
                 return
@@ -382,8 +382,8 @@ class Worker:
             endpoints = self.peers.endpoints()
         for endpoint in endpoints:
             try:
-                # A peer that does not get it sees the connection end. Asked again, since a thread
-                # that has sent may have been put off before it could leave the path.
+                # A peer that does not get it sees the connection end. Tried several times, since a
+                # thread that has just sent may not have released the path yet.
                 if any(endpoint.can_send() for _ in range(_GOODBYES)):
                     endpoint.send(Frame(BYE))
             except (OSError, EOFError):

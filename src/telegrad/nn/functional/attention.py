@@ -84,7 +84,7 @@ def masked(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def blind_queries(mask: Tensor) -> Tensor | None:
-    """Return True, with a last axis of length 1, where a query has no place to look; or None."""
+    """Return True where a query may look nowhere, on a last axis of length 1; None if none."""
     sees = mask.array if mask.dtype.kind == "b" else mask.array != -math.inf
     if mask.ndim:
         sees = sees.any(axis=-1, keepdims=True)

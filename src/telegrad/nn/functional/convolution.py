@@ -11,7 +11,7 @@ from telegrad.tensors import Tensor, apply
 
 
 def pair(value: Any, name: str) -> tuple[int, int]:
-    """Return a number for each place axis, given one for both or for each."""
+    """Return two numbers, for rows and columns, given one for both or one for each."""
     if isinstance(value, Integral):
         return int(value), int(value)
     given = tuple(value)

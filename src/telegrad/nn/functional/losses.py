@@ -1,4 +1,4 @@
-"""Losses: how far a prediction is from its target, as one number unless told otherwise."""
+"""Losses: how far a prediction is from its target, as one number unless asked otherwise."""
 
 import math
 from typing import Any
@@ -38,7 +38,7 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
-    """Return half the squared difference up to `delta`; beyond, it grows straight on.
+    """Return half the squared difference, continued as a straight line beyond `delta`.
 
     Arguments:
         input: The values.
@@ -61,7 +61,7 @@ def huber_loss(
         return reduced(difference * difference * 0.5, reduction)
     size = absolute(difference)
     inside = size < delta
-    # Zero where it is not used: the slope there, 0 times an infinite difference, would be NaN.
+    # Zero where it is not used: the slope would be 0 times an infinite difference, which is NaN.
     near = where(inside, difference, 0.0)
     return reduced(where(inside, near * near * 0.5, (size - 0.5 * delta) * delta), reduction)
 
@@ -190,7 +190,7 @@ def _by_classes(
     counted = classes != ignore_index
     safe = np.where(counted, classes, 0)
     of_item = by_class[safe] * counted
-    # What each log-probability is weighed with: a constant, so all that is recorded is one product.
+    # The weight of each log-probability: a constant, so only one product is recorded.
     share = np.zeros(logs.shape, logs.dtype)
     at = np.expand_dims(safe, axis)
     np.put_along_axis(share, at, np.expand_dims(of_item * (1 - smoothing), axis), axis)
@@ -205,7 +205,7 @@ def _by_classes(
     if reduction == "mean":
         total = of_item.sum(dtype=logs.dtype)
         if not total:
-            # The mean of nothing is not a number, and nothing has a part in it.
+            # The mean of nothing is NaN, with a gradient of zeros.
             return sum_of(logs * wrap(np.zeros_like(share))) + np.nan
         share /= total
     elif reduction != "sum":
@@ -237,7 +237,7 @@ def _checked_classes(
 def _raw_weights(
     name: str, weight: Tensor | None, count: int, dtype: np.dtype[Any]
 ) -> np.ndarray[Any, Any]:
-    """Return the weights of the classes: constants, since they go into one."""
+    """Return the weights of the classes as an array; they must be constants."""
     if weight is None:
         return np.ones(count, dtype)
     if weight.requires_grad or weight.is_dual:
@@ -299,7 +299,7 @@ def _check_classes(name: str, input: Tensor) -> None:
 
 
 def _check_stretches(name: str, what: str, weight: Tensor | None, input: Tensor) -> None:
-    """Refuse weights to which the input would be stretched; the other way round will do."""
+    """Raise unless weights broadcast to the input; the input must not be stretched to them."""
     if weight is None:
         return
     try:
@@ -331,7 +331,7 @@ def _check_equal(name: str, input: Tensor, target: Tensor) -> None:
 
 
 def _floating(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
-    """Return the tensor, integers as real numbers: ``1 - x`` of unsigned ones would wrap around."""
+    """Return `x` as real numbers: ``1 - x`` of unsigned integers would wrap around."""
     return x if x.dtype.kind == "f" else x.to(dtype)
 
 

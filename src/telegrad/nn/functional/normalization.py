@@ -67,8 +67,8 @@ def batch_norm(
 ) -> Tensor:
     """Return the values with each channel (axis 1) brought to mean 0 and variance 1.
 
-    In training by the batch's own mean and variance, which move the running ones by `momentum`;
-    otherwise by the running ones.
+    In training, the batch's own mean and variance are taken, and move the running ones by
+    `momentum`; otherwise the running ones are taken.
 
     Arguments:
         input: (item, channel, …).
@@ -123,7 +123,7 @@ def _by_batch(
 ) -> Tensor:
     axes = (0, *range(2, input.ndim))
     if not input.size:
-        # Nothing to learn from: the running ones stay as they are.
+        # There is nothing to learn from: the running ones stay as they are.
         return input.clone()
     count = input.size // input.shape[1]
     if count <= 1:
@@ -135,7 +135,7 @@ def _by_batch(
     if mean is not None:
         _move(mean, np.mean(for_numpy(input.array), axis=axes), momentum)
     if var is not None:
-        # The variance by which the batch was divided, told by the scale; kept without bias.
+        # The batch's variance, from the scale; the running one is without bias.
         own = np.maximum(1 / np.square(for_numpy(scale.array)).reshape(-1) - eps, 0)
         _move(var, own * (count / (count - 1)), momentum)
     return out
@@ -143,5 +143,5 @@ def _by_batch(
 
 def _move(running: Tensor, value: Any, momentum: float) -> None:
     old = for_numpy(running.array)
-    # Not by the difference, in which a value much smaller than the old one would be lost.
+    # Not ``old + momentum * (value - old)``, where a much smaller value would be lost.
     running.array = ((1 - momentum) * old + momentum * value).astype(old.dtype, copy=False)

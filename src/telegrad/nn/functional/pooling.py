@@ -103,7 +103,7 @@ def _check_floating(name: str, input: Tensor) -> None:
 
 
 def _counts(input: Tensor, widths: tuple[int, int], how: Any, count_include_pad: bool) -> Any:
-    """Return how many elements each window averages: the overhang of ceil_mode never counts."""
+    """Return how many elements each window averages; what ceil_mode adds never counts."""
     by_axis = []
     for length, total, width, size, stride, (before, _) in zip(
         input.shape[2:],
@@ -149,7 +149,7 @@ def _windows(
                 f"expected an input larger than the window {sizes} in {name}, got {input.shape}"
             )
         after = width
-        # One more window may hang over the end, if it begins inside the input or its left border.
+        # One more window may reach beyond the end if it begins in the input or its left border.
         if ceil_mode and room % step and (room // step + 1) * step < length + width:
             after += step - room % step
         pads.append((width, after))

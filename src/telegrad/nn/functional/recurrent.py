@@ -1,4 +1,4 @@
-"""One direction of one layer of gated recurrent units."""
+"""A layer of gated recurrent units, in one direction."""
 
 from telegrad.errors import ShapeError
 from telegrad.nn.functional.linear import linear

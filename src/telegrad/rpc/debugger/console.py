@@ -1,11 +1,11 @@
-"""Where the prompt of a handler at a breakpoint is, and who may be there.
+"""The console of a handler at a breakpoint: where its prompt is, and who may use it.
 
 1. This process's terminal, if it has one.
 2. The terminal of the process that started this one, lent to one worker at a time: see `Lender`.
-3. Else a Unix socket in a directory that only this user can enter. A line on standard error says
-   how to attach, and the handler waits for somebody who does; other users are turned away.
+3. Otherwise a Unix socket in a directory that only this user can enter. A line on standard error
+   says how to attach, and the handler waits until somebody does; other users are turned away.
 
-One handler of a process has a prompt at a time; others wait for their turn.
+Only one handler of a process has a prompt at a time; others wait for their turn.
 """
 
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
 LENDER: Final = "terminal"
-"""What a worker's `attached` has a Lender under."""
+"""The name of the Lender in a worker's `attached`."""
 _turn: Final = threading.Lock()
 
 
@@ -31,10 +31,10 @@ class Lender(Protocol):
     """Lends the terminal of another process."""
 
     def take(self) -> str | None:
-        """Return the terminal's path when it is free; None where there is none."""
+        """Wait until the terminal is free and return its path; None if there is none."""
 
     def give(self) -> None:
-        """Let the next one have it."""
+        """Return the terminal, for the next worker."""
 
 
 class Console:
@@ -42,7 +42,7 @@ class Console:
 
     def __init__(self, worker: "Worker", where: str) -> None:
         self.is_own = False
-        """Whether it is this process's own, so that lines can be edited."""
+        """Whether it is this process's own terminal, so that lines can be edited."""
         self._lender: Lender | None = None
         _turn.acquire()
         try:
@@ -59,14 +59,14 @@ class Console:
         path = None if self._lender is None else self._lender.take()
         if path is None:
             return _visited(worker, where)
-        # It must not become this process's controlling terminal: Ctrl-C there is for the starter.
+        # It must not become this process's controlling terminal: Ctrl-C is for the starter.
         stdin = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOCTTY), "r")
         stdout = os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY), "w")
         print(f"worker {worker.name!r} is at a breakpoint", file=stdout, flush=True)
         return stdin, stdout
 
     def close(self) -> None:
-        """Hand the prompt on."""
+        """Close the streams, and let the next handler have a prompt."""
         if not self.is_own:
             for stream in (self.stdin, self.stdout):
                 with suppress(OSError):
@@ -85,12 +85,12 @@ def _is_terminal(stream: IO[str] | None) -> bool:
     try:
         return stream is not None and stream.isatty()
     except ValueError:
-        # It is closed.
+        # The stream is closed.
         return False
 
 
 def _visited(worker: "Worker", where: str) -> tuple[IO[str], IO[str]]:
-    """Say how to attach, and return the streams of who does."""
+    """Say how to attach, and return the streams of the one that does."""
     with PrivateDirectory.make() as directory:
         path = directory.socket_address("debug").removeprefix("unix://")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

@@ -1,11 +1,11 @@
-"""Deadlines rest while a handler of some worker is at a breakpoint: a person is slower than a call.
+"""Resting deadlines, while a handler of some worker is at a breakpoint: people are slow.
 
-1. The worker whose handler stops tells all that it knows, and tells them when it goes on.
-2. For so long no call fails for its deadline, on any of them: a call may wait for the handler by
-   way of others. Then each has as long as it had left.
-3. Who stopped and was lost rests no more. That workers are heard of is looked after as ever.
+1. The worker whose handler stops tells all workers that it knows, and again when it goes on.
+2. In between, no call fails for its deadline on any of them: it may wait for the handler through
+   other calls. Afterwards each call has as much time as it had left.
+3. If the stopped worker is lost, the rest is over. Lost workers are detected as usual.
 
-A strict worker goes by its own breakpoints alone: others, which it does not trust, could rest for
+A strict worker rests for its own breakpoints only: workers that it does not trust could rest for
 ever.
 """
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
 _REST: Final = "telegrad.rest"
-# Seconds after which a call that is late looks again whether the deadlines still rest.
+# Seconds after which a late call checks again whether the deadlines still rest.
 _PAUSE: Final = 0.5
 
 
 class _News(msgspec.Struct, array_like=True):
-    """A worker's deadlines begin to rest, or go on; news that came late have a lower number."""
+    """A worker's deadlines begin to rest, or go on; late news can be told by its lower number."""
 
     number: int
     rests: bool
@@ -45,7 +45,7 @@ _as_news = converter(_News)
 
 
 class Rest:
-    """Whether the deadlines of one worker's calls rest, and what they had left."""
+    """Whether the deadlines of one worker's calls rest, and how much time each has left."""
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
@@ -57,7 +57,7 @@ class Rest:
         """The lives of workers that are at a breakpoint."""
         self._since = math.inf
         self._left: dict[Call, float] = {}
-        """What calls had left when the rest began."""
+        """The seconds that each call had left when the rest began."""
         worker.register_service(_REST, self._on_news, inline=True)
         worker.on_worker_lost(lambda who, _: partial(self._take, who, False))
 
@@ -76,7 +76,7 @@ class Rest:
                 self._tell(True)
 
     def end(self) -> None:
-        """Note that it goes on."""
+        """Note that the handler goes on."""
         with self._lock:
             self._own -= 1
             if self._own == 0:
@@ -87,7 +87,7 @@ class Rest:
         self._take(worker.info, rests)
         for peer in worker.peers.all():
             if peer.info.name != worker.name and peer.lost is None:
-                # On threads of their own: one that can't be reached must not keep the others.
+                # On threads of their own: a peer that can't be reached must not delay the others.
                 worker.host.start(partial(self._tell_one, peer, news))
 
     def _tell_one(self, peer: "Session", news: _News) -> None:
@@ -128,17 +128,17 @@ class Rest:
         return [self._worker.loopback, *self._worker.peers.endpoints()]
 
     def put_off(self, path: "Endpoint", now: float) -> None:
-        """Leave the calls of a path open, though they are late."""
+        """Leave the late calls of a path open."""
         for call in list(path.calls.open.values()):
             if call.deadline <= now:
                 self.put_off_call(call, now)
 
     def put_off_call(self, call: Call, now: float) -> None:
-        """Leave a call open, though it is late."""
+        """Leave a late call open."""
         with self._lock:
             if not self.is_on:
                 return
-            # One that was made since then can't have had more than that.
+            # A call that was made since the rest began has no more time left than that.
             self._left.setdefault(call, now - self._since)
             call.deadline = now + _PAUSE
 

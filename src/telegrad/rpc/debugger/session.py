@@ -1,8 +1,8 @@
 """Python's debugger on the stack of one handler, from a breakpoint to the handler's end.
 
-It has a prompt, and the deadlines rest, from a stop until the program is let go on: `continue`,
-`quit`, or the end of the handler, behind which telegrad's own frames are. Those are never stepped
-into.
+It has a prompt, and the deadlines rest, from a stop until the program goes on: by `continue`, by
+`quit`, or at the end of the handler. Telegrad's own frames, which come after that, are never
+stepped into.
 """
 
 import pdb
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
 _MACHINERY: Final = ("telegrad", "asyncio", "threading", "contextvars")
-"""Packages whose frames are below that of a handler."""
+"""Packages whose frames call a handler."""
 
 
 class Session(pdb.Pdb):
     """A debugger that talks over a console."""
 
     def __init__(self, worker: "Worker", frame: FrameType) -> None:
-        # Ctrl-C goes to the main thread, which is not the handler's.
+        # Ctrl-C goes to the main thread, but the handler runs on another.
         super().__init__(skip=["telegrad.*"], nosigint=True)
         self._worker = worker
         self._handler = _outermost(frame)
@@ -56,12 +56,12 @@ class Session(pdb.Pdb):
         return super().interaction(*arguments, **options)
 
     def set_continue(self) -> None:
-        """Let the program run, to the next breakpoint if there is one."""
+        """Let the program run until the next breakpoint."""
         super().set_continue()
         self._give()
 
     def set_quit(self) -> None:
-        """End the handler, with an exception that its caller gets."""
+        """End the handler, with an exception for its caller."""
         super().set_quit()
         self._give()
 
@@ -70,7 +70,7 @@ class Session(pdb.Pdb):
         found = super().dispatch_return(frame, arg)
         if frame is self._handler:
             self._handler = None
-            # Python 3.14 has another way to trace, and a name for its end.
+            # Python 3.14 traces in another way, and has a function to end it.
             getattr(self, "stop_trace", partial(sys.settrace, None))()
             self._give()
             return None
@@ -78,7 +78,7 @@ class Session(pdb.Pdb):
 
 
 def _outermost(frame: FrameType) -> FrameType | None:
-    """Return the frame of the handler: the last of the user's, seen from a breakpoint in it."""
+    """Return the frame of the handler: the user's outermost, as seen from a breakpoint in it."""
     found, here = frame, frame.f_back
     while here is not None:
         if here.f_globals.get("__name__", "").partition(".")[0] not in _MACHINERY:

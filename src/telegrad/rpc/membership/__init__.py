@@ -1,1 +1,1 @@
-"""A process's part in a cluster: how workers meet, and when they may go."""
+"""A process's part in a cluster: how the workers meet, and when they may leave."""

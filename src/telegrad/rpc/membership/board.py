@@ -1,6 +1,6 @@
-"""A board: texts that all workers of a world can read, in one order; none is ever taken back.
+"""A board: texts that all workers of a world read in the same order; none is ever removed.
 
-Whatever keeps one (a directory, PyTorch's TCPStore, an actor of Ray) needs two methods.
+A directory, PyTorch's TCPStore or an actor of Ray can hold one.
 """
 
 from typing import Protocol, runtime_checkable
@@ -8,16 +8,16 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Board(Protocol):
-    """See above. Safe to use from several threads."""
+    """A process's access to a board; safe to use from several threads."""
 
     pace: float
-    """Seconds after which to look again for what is new."""
+    """How many seconds to wait before looking for new texts again."""
 
     def post(self, text: str) -> None:
-        """Add a text behind all others."""
+        """Append a text."""
 
     def read(self, start: int) -> list[str]:
-        """Return the texts from a position on; none if there is nothing new."""
+        """Return the texts from this position on."""
 
     def close(self) -> None:
-        """Free what this process holds of it; the texts stay."""
+        """Free what this process holds for it; the texts stay."""

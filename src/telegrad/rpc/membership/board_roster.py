@@ -1,14 +1,15 @@
-"""A roster on a board, which outlives every worker: nobody keeps it, rank 0 may go as any other.
+"""A roster on a board, which outlives every worker: rank 0 may leave like any other.
 
-1. A worker posts a claim with its card, then reads what was posted before. So of two that come at
-   the same time the later one sees the earlier one, and it is the later one that has to fit.
-2. If its name, or its rank, is another's who still answers, it gives its claim up and fails. If
-   that one does not answer, its life is over.
-3. It posts that it has come. All workers go on reading; one that leaves posts that.
+1. A worker posts a claim with its card, then reads what was posted before. So of two that join at
+   the same time, the later one sees the earlier one, and it is the later one that must not clash.
+2. If another worker that still answers has its name or its rank, it withdraws its claim and fails.
+   If that other does not answer, that life of it is over.
+3. It posts that it has joined. All workers keep reading; one that leaves posts that.
 
-Entries are signed with the cluster's key; those signed with another are skipped. But a worker that
-comes where one with another key lives fails: it would wait for the others of its cluster forever.
-Positions on the board are the order of all events, the same for every worker.
+Entries are signed with the cluster's key, and those signed with another key are skipped. But if a
+worker with another key is alive at the place, joining fails: otherwise it would wait for the rest
+of its cluster forever. Positions on the board are the order of all events, the same for every
+worker.
 """
 
 import hmac
@@ -37,7 +38,7 @@ _log = logging.getLogger("telegrad.rpc")
 
 
 class _Rank(msgspec.Struct, frozen=True, tag="rank"):
-    """A worker that has no card yet takes a rank."""
+    """A worker, which has no card yet, takes a rank."""
 
     name: str
     rank: int
@@ -45,7 +46,7 @@ class _Rank(msgspec.Struct, frozen=True, tag="rank"):
 
 
 class _Claim(msgspec.Struct, frozen=True, tag="claim"):
-    """A worker is about to come."""
+    """A worker is about to join."""
 
     card: Card
 
@@ -67,21 +68,21 @@ class BoardRoster:
         self._lock = threading.RLock()
         self._position = 0
         self._strangers: dict[int, Card] = {}
-        """Who came with another key, by incarnation, as they say: to be told, not believed."""
+        """The claimed cards of workers with another key, by incarnation: to be reported only."""
         self._cards: dict[str, Card] = {}
         self._ranks: dict[int, str] = {}
-        """Who took a rank first."""
+        """The name that took each rank first."""
         self._me: Card | None = None
         self._claims: dict[int, Card] = {}
-        """Those about to come, by incarnation."""
+        """The cards of workers about to join, by incarnation."""
         self._rivals: list[Card] = []
-        """Who was here, or about to come, before us."""
+        """The workers that were here, or about to join, before this one."""
         self._strange_rivals: list[Card] = []
         self._on_change: Callable[[RosterChange], object] | None = None
         self._stopped = threading.Event()
 
     def choose_rank(self, name: str) -> int:
-        """Return a rank that no other worker has or had; a name that comes back has its own."""
+        """Return a rank that no other worker has or had; a returning name gets its own back."""
         self.refresh()
         while True:
             known = self._cards.get(name)
@@ -126,9 +127,9 @@ class BoardRoster:
             return sorted(self._cards.values(), key=lambda each: each.rank)
 
     def _check_strangers(self, identity: Identity, patience: float) -> None:
-        """Raise if a worker with another key lives where this one has come."""
+        """Raise if a worker with another key is alive at this place."""
         end = time.monotonic() + patience
-        # The latest first: it most likely lives.
+        # The latest first: it is the most likely to be alive.
         for stranger in reversed(self._strange_rivals):
             left = end - time.monotonic()
             if left > 0 and _is_there(stranger, identity, left):
@@ -162,11 +163,11 @@ class BoardRoster:
             try:
                 self.refresh()
             except Exception:
-                # The place is gone, or this worker leaves just now: those who met know each other.
+                # The place is gone, or this worker is just leaving; those who met know each other.
                 return
 
     def refresh(self) -> None:
-        """Read what is new, and tell of it."""
+        """Read new entries, and report them."""
         with self._lock:
             if self._stopped.is_set():
                 return
@@ -177,12 +178,12 @@ class BoardRoster:
                     hmac.compare_digest(signature.encode(), _signature(key, entry).encode())
                     for key in self._key.valid()
                 ):
-                    self._take(_decode(entry))
+                    self._apply(_decode(entry))
                 else:
                     self._note_stranger(entry)
 
     def _note_stranger(self, text: str) -> None:
-        """Remember who came, or left, with another key."""
+        """Note that a worker with another key came or left."""
         try:
             entry = _decode(text)
         except msgspec.MsgspecError:
@@ -194,7 +195,7 @@ class BoardRoster:
             if self._me is not None:
                 _log.warning("with another key came %s to %r", _named(entry.card), self._board)
 
-    def _take(self, entry: _Entry) -> None:
+    def _apply(self, entry: _Entry) -> None:
         if isinstance(entry, _Rank):
             self._ranks.setdefault(entry.rank, entry.name)
             return
@@ -222,13 +223,13 @@ class BoardRoster:
             self.post(Left(self._me.name, self._me.incarnation))
 
     def close(self) -> None:
-        """Read no more; may be called again."""
+        """Stop reading; may be called again."""
         self._stopped.set()
         with self._lock:
             self._board.close()
 
     def post(self, entry: _Entry) -> None:
-        """Sign an entry, and put it on the board."""
+        """Sign an entry and post it."""
         text = _encode(entry).decode()
         self._board.post(f"{_signature(self._key.valid()[0], text)} {text}")
 
@@ -242,7 +243,7 @@ def _named(card: Card) -> str:
 
 
 def _misfit(card: Card, rival: Card, place: str) -> UsageError | None:
-    """Say why a worker can't be where another lives, if so."""
+    """Return why a worker can't join beside another that is alive, if it can't."""
     if rival.name == card.name:
         return UsageError(
             f"there is a worker named {card.name!r} already (rank {rival.rank}, at "
@@ -268,7 +269,7 @@ def _misfit(card: Card, rival: Card, place: str) -> UsageError | None:
 
 
 def _answers(card: Card, identity: Identity, patience: float) -> bool:
-    """Say whether the worker whose card this is still lives."""
+    """Say whether this life of a worker still answers."""
     try:
         connection = connect(card.address, identity=identity, expect=card.name, timeout=patience)
     except (PeerError, UsageError):
@@ -280,12 +281,11 @@ def _answers(card: Card, identity: Identity, patience: float) -> bool:
 
 
 def _is_there(stranger: Card, identity: Identity, patience: float) -> bool:
-    """Say whether something listens where a worker with another key says that it does."""
+    """Say whether anything listens at the address that a worker with another key has given."""
     try:
         connect(stranger.address, identity=identity, expect=stranger.name, timeout=patience).close()
     except (WorkerLost, UsageError):
         return False
     except PeerError:
-        # It refuses us, or we it.
-        return True
+        pass  # One side refused the other, so there is one.
     return True

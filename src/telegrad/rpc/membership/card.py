@@ -1,4 +1,4 @@
-"""What a worker says of itself to those it is to meet."""
+"""A card: what a worker says about itself to those that it meets."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ from telegrad._version import __version__
 from telegrad.rpc.names import WorkerInfo
 
 OPEN: Final = 0
-"""The size of an open world: whose workers come and go."""
+"""The size of an open world, whose workers come and go."""
 
 
 class Card(msgspec.Struct, array_like=True, frozen=True):
-    """A worker of a world. `script` tells its script from others; "" is that of none."""
+    """A worker of a world. `script` identifies its script, and is "" if it has none."""
 
     name: str
     rank: int
@@ -24,10 +24,10 @@ class Card(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def info(self) -> WorkerInfo:
-        """Who it is."""
+        """The worker as others refer to it."""
         return WorkerInfo(self.name, self.rank, self.incarnation)
 
 
 def world_of(size: int) -> str:
-    """Return a world of that size in words."""
+    """Describe a world of that size."""
     return "an open world" if size == OPEN else f"a world of {size} workers"

@@ -1,7 +1,7 @@
-"""A board in a directory that all workers see: one file a text, numbered.
+"""A board in a directory that all workers see: a numbered file for each text.
 
-A user of a board holds a shared lock on it. A board that nobody holds was left behind by a world
-that has ended, and the next one to open it clears it. Invariant: a file appears whole.
+Every user of a board holds a shared lock on it. A board that nobody locks was left behind by a
+world that has ended, and is cleared when it is next opened. Invariant: a file appears as a whole.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _LOCK = "lock"
 
 
 class DirectoryBoard:
-    """The board at a path; the directory is made if need be, for this user alone."""
+    """The board at a path; its directory is made if need be, for this user only."""
 
     pace = 0.1
 
@@ -34,12 +34,12 @@ class DirectoryBoard:
         check_private_directory(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._end = 0
-        """Up to here there are texts; perhaps there are more."""
+        """There are at least so many texts."""
         self._lock: int | None = os.open(os.path.join(self.path, _LOCK), flags, 0o600)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._clear()
-        # Between the two locks another may clear the board, too: nothing was posted yet.
+        # Another may clear the board, too, between the two locks; nothing was posted yet.
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class DirectoryBoard:
         return found
 
     def close(self) -> None:
-        """Let go of the board; may be called again."""
+        """Release the board; may be called again."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)

@@ -1,8 +1,8 @@
-"""What a launcher tells a worker through its environment, and how the secrets are found by it.
+"""The environment variables that launchers set for a worker, and how its secrets are found.
 
 The names are here and nowhere else: `telegrad run` sets them, `init_rpc` reads them. The
-environment comes in as an argument. Invariant: what telegrad itself sets there are paths of
-secrets, never a secret.
+environment is an argument. Invariant: telegrad itself puts only the paths of secrets there, never a
+secret.
 """
 
 import os
@@ -23,23 +23,23 @@ LAUNCHER = "TELEGRAD_LAUNCHER"
 MEETING = "TELEGRAD_MEETING"
 """A directory that all workers see, to meet in."""
 KEY = "TELEGRAD_KEY"
-"""The key itself, as a Secret of Kubernetes gives it: 64 hexadecimal digits."""
+"""The key itself, as 64 hexadecimal digits: for Secrets of Kubernetes."""
 KEY_FILE = "TELEGRAD_KEY_FILE"
 CREDENTIALS = "TELEGRAD_CREDENTIALS"
 THREADS = "OMP_NUM_THREADS"
-"""Read, where their own variables are not set, by OpenBLAS, MKL and PyTorch alike."""
+"""OpenBLAS, MKL and PyTorch read it where their own variables are not set."""
 
 
 def threads_each(processes: int) -> str:
-    """Return the value of THREADS for each of the processes that share this machine's cores.
+    """Return the value of THREADS for each of several processes that share this machine's cores.
 
-    By default each would have threads for all cores; together they would wait for each other.
+    By default each would start threads for all cores, and they would wait for each other.
     """
     return str(max(1, usable_cores() // processes))
 
 
 def usable_cores() -> int:
-    """Return the cores that this process may use, where the system tells; else those there are."""
+    """Return how many cores this process may use, or how many there are if that is not known."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
@@ -62,9 +62,9 @@ def find_secrets(
 ) -> tuple[KeySource, Credentials | None]:
     """Return the key and, where `telegrad keygen` made one, a worker's certificate.
 
-    TELEGRAD_CREDENTIALS names a worker's directory as `telegrad keygen` made it, the key included,
-    or the directory of all workers', where that of `name` is; TELEGRAD_KEY_FILE names a key alone,
-    or another one than the directory's, and TELEGRAD_KEY is one.
+    TELEGRAD_CREDENTIALS names a worker's directory as `telegrad keygen` made it, with the key, or
+    the directory that has those of all workers, `name` among them. TELEGRAD_KEY_FILE names a key
+    alone, or another one than the directory's, and TELEGRAD_KEY is one.
     """
     directory, key_file = environment.get(CREDENTIALS), environment.get(KEY_FILE)
     credentials = None

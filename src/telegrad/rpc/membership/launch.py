@@ -1,7 +1,8 @@
-"""Which launcher started this process, and what it says: rank, size, how many are on this machine.
+"""Finding out which launcher started this process, and its rank, world size and job.
 
-Each launcher is a function of the environment: None if it is another's. The first that knows the
-environment counts; a launcher inside another's job (torchrun under srun) comes first.
+For each launcher there is a function of the environment, which returns None if another launcher set
+it. The first that recognises the environment counts, so a launcher that may run inside another's
+job (torchrun under srun) comes before that.
 """
 
 import re
@@ -18,21 +19,21 @@ _Environment = Mapping[str, str]
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What a launcher says of this process."""
+    """What a launcher says about this process."""
 
     launcher: str
     rank: int | None = None
     size: int | None = None
     local_size: int | None = None
-    """How many of them are on this machine; None where that is not known."""
+    """How many of the workers are on this machine; None if that is not known."""
     job: str = ""
-    """Tells this run from all others on this machine."""
+    """Distinguishes this run from all others on this machine."""
     host: str = ""
-    """Where rank 0 runs, where the launcher says so."""
+    """Where rank 0 runs, if the launcher says so."""
 
     @property
     def is_on_one_machine(self) -> bool:
-        """Whether all workers surely are."""
+        """Whether all workers are known to be on this machine."""
         return self.size is not None and self.local_size == self.size
 
 
@@ -76,7 +77,7 @@ def _mpich(env: _Environment) -> Launch | None:
 
 
 def _slurm(env: _Environment) -> Launch | None:
-    # A batch script itself has these, too, with one task: it is none of srun's.
+    # A batch script itself has the first of these, too, though srun did not start it.
     if "SLURM_PROCID" not in env or "SLURM_STEP_ID" not in env:
         return None
     size = _number(env, "SLURM_NTASKS")
@@ -130,7 +131,7 @@ _LAUNCHERS: Final[tuple[Callable[[_Environment], Launch | None], ...]] = (
 
 
 def find_launch(env: _Environment) -> Launch | None:
-    """Return what the launcher that started this process says; None if there was none."""
+    """Return what the launcher of this process says; None if there was none."""
     return next((found for each in _LAUNCHERS if (found := each(env)) is not None), None)
 
 
@@ -145,6 +146,6 @@ def _number(env: _Environment, name: str) -> int:
 
 
 def _first_host(listed: str) -> str:
-    """Return the first of Slurm's list of hosts, such as ``node[03-07,11],login``."""
+    """Return the first host of one of Slurm's lists, such as ``node[03-07,11],login``."""
     found = re.match(r"([^,\[]+)(?:\[(\d+)[^\]]*\])?([^,\[]*)", listed)
     return "" if found is None else "".join(part or "" for part in found.groups())

@@ -1,8 +1,8 @@
-"""A process's part in a cluster whose workers met on their own: joining it, and leaving it.
+"""A process's part in a cluster whose workers meet by themselves: joining and leaving it.
 
-Who is here is a roster's to know. Workers of a world of fixed size go together: rank 0 counts those
-who want to (termination.py), and all report to it. In an open world each goes when its own work is
-done. Invariant: what was opened is closed, however joining or leaving ends.
+A roster knows who is here. The workers of a world of fixed size leave together: all report to rank
+0 when they want to, and rank 0 counts (termination.py). In an open world each leaves when its own
+work is done. Invariant: what was opened is closed, however joining or leaving ends.
 """
 
 import sys
@@ -36,9 +36,9 @@ _LAST_MOMENT: Final = 5.0
 
 
 class Membership:
-    """This process's part in a world of `size` workers, OPEN for one that they come to and leave.
+    """This process's part in a world of `size` workers, or in an OPEN one, where they come and go.
 
-    Without a rank the roster gives one out.
+    Without a rank, the roster assigns one.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Membership:
         self._directory: PrivateDirectory | None = None
         self._lock = threading.RLock()
         self.is_open = size == OPEN
-        # Before the members are known: a quick worker may leave while rank 0 still counts them.
+        # Made before the members are known: a quick worker may already want to leave then.
         self.leaving = TerminationDetector(size)
-        """Who wants to go; rank 0's counts."""
+        """Who wants to leave; only rank 0's is used."""
         self.watchers: list[Callable[[RosterChange], object]] = []
-        """Told of each change after the worker."""
+        """Called with each change, after the worker knows of it."""
         self.launcher: str | None = None
-        """What started this process, where that was found."""
+        """What started this process, if that was found."""
         self._scripts: set[str] = set()
         self._names: Names = NO_NAMES
         self.roster: Roster = (
@@ -96,16 +96,16 @@ class Membership:
 
     def _join(self, size: int, on_start: Callable[[Worker], object]) -> None:
         worker = self.worker
-        # Before the others know of this worker, and may call it.
+        # All this before the others know of this worker, and may call it.
         joined = worker.joined = Future()
         on_start(worker)
         worker.register_service(_LEAVE, self._on_leave, inline=True)
         worker.on_worker_lost(self._on_lost)
-        # What the others, too, have defined when they join.
+        # Taken now: the others have defined the same names when they join.
         self._names = defined_names()
         info = worker.info
         me = Card(info.name, info.id, size, worker.address, info.incarnation, digest_of_script())
-        # First: a change may come between the answer and the table.
+        # Before entering: a change may be reported before the answer is dealt with.
         self.roster.follow(self._on_change)
         cards = self.roster.enter(worker, me, worker.options.join_timeout)
         meet(worker, cards, are_news=False)
@@ -115,14 +115,14 @@ class Membership:
         joined.set_result(None)
 
     def _on_change(self, change: RosterChange) -> None:
-        """Take what the roster says: who came, or left."""
+        """Handle that a worker came or left."""
         if isinstance(change, Came):
             if change.card.name == self.worker.name:
                 return
             self._note_scripts([change.card.script])
             meet(self.worker, [change.card])
             peer = self.worker.peers.get(change.card.name)
-            # The place to meet also tells of one that was lost since: that is not back.
+            # The roster may also report a worker that was lost since; that one is not back.
             if peer is None or not peer.is_gone:
                 with self._lock:
                     self.leaving.returned(change.card.name)
@@ -132,7 +132,7 @@ class Membership:
             watcher(change)
 
     def _note_scripts(self, scripts: list[str]) -> None:
-        """Have the script's functions go by name as long as no worker runs another one."""
+        """Send the script's functions by name for as long as all workers run that script."""
         with self._lock:
             self._scripts.update(scripts)
             is_one = len(self._scripts) == 1 and "" not in self._scripts
@@ -143,7 +143,7 @@ class Membership:
 
     def _note_loss(self, who: WorkerInfo) -> None:
         peer = self.worker.peers.get(who.name)
-        # That an old incarnation is gone may be noticed after the new one has come.
+        # The end of an old incarnation may be noticed only after the new one has come.
         if peer is None or peer.info.incarnation == who.incarnation:
             with self._lock:
                 ended = self.leaving.lost(who.name)
@@ -153,25 +153,25 @@ class Membership:
         with self._lock:
             for peer in self.worker.peers.all():
                 if peer.lost is None:
-                    # Perhaps it was: the network had been cut, and they have met again.
+                    # It may have been lost before: the network was cut, and has healed.
                     self.leaving.returned(peer.info.name)
             ended = self.leaving.report(request.frm.name, int(request.header), request.reply)
         self._answer(ended)
 
     def _answer(self, ended: Round | None) -> None:
-        """Tell those who reported in a round whether they may go."""
+        """Tell those that reported in a round whether they may leave."""
         if ended is None:
             return
         if ended.is_last:
-            # Before anyone goes: who meets again at this place must not meet the old cluster.
+            # Before anyone leaves: a new cluster at this place must not meet the old one.
             self.roster.close()
         for reply in ended.tokens:
             reply(ended.is_last)
 
     def leave(self, timeout: float) -> None:
-        """Return when all have come to the end of their work, or the time is over.
+        """Wait until all workers have finished, or the time is over.
 
-        In an open world: when this worker has.
+        In an open world, wait for this worker only.
         """
         end = time.monotonic() + timeout
         if self.is_open:
@@ -182,32 +182,32 @@ class Membership:
                 return
 
     def _may_go(self, timeout: float) -> bool:
-        """Report that this worker is quiet; wait for the others, but not longer than that."""
+        """Report that this worker is quiet, wait for the others, and say whether it may leave."""
         served = self.worker.incoming.served
         try:
             is_last, _ = self.worker.ask_service(0, _LEAVE, served, timeout=timeout)
         except PeerError:
-            # Rank 0 has gone, or keeps us waiting too long: either way it is time to go.
+            # Rank 0 is gone, or does not answer in time: either way it is time to leave.
             return True
         return bool(is_last)
 
     def close(self) -> None:
-        """Free everything, even if Ctrl-C interrupts it."""
+        """Free everything, even if Ctrl-C interrupts this."""
         with ExitStack() as last:
             for free in (self._close_directory, self.worker.close, self.roster.close):
                 last.callback(free)
             if self.is_open and not self.worker.closed:
-                # It may be gone before we are, or out of reach.
+                # The place may be gone already, or out of reach.
                 with suppress(TelegradError, OSError, RuntimeError):
                     self.roster.leave()
 
     def end_with_process(self) -> None:
-        """End without a shutdown: let the process's end close what is open, and tell the others.
+        """End without a shutdown: leave closing to the process's end, but tell the others why.
 
-        If they learnt of the loss first, they could fail and end before this process does, and a
-        launcher takes the first process that ends for the cause. So only the reason is sent now:
-        the uncaught error, which they report once the connection closes. What runs here gets a
-        moment: a thread that ends inside another library's code may end the process by a signal.
+        If the others learnt of the loss now, they could fail and end before this process does, and
+        launchers blame the first process that ends. So only the reason is sent: the uncaught error,
+        which the others report once the connection closes. Running handlers get a moment, since
+        ending a thread inside another library's code may end the process by a signal.
         """
         try:
             error = getattr(sys, "last_value", None)

@@ -1,13 +1,14 @@
-"""Where a worker meets the others of its world, and with which secrets: found, not configured.
+"""Finding out where a worker meets the others of its world, and with which secrets.
 
-1. A place that the program names: a directory that all see, or a store of PyTorch's.
-2. TELEGRAD_MEETING, the same by the environment: a directory.
-3. On one machine: a place in the user's own directory, named after the launcher's job or the port.
-4. MASTER_ADDR and MASTER_PORT, or rank 0's host as the launcher tells it: rank 0 listens there.
-   torchrun's agent has that port for its store: the workers meet in the store.
+1. At a place that the program names: a directory that all see, or a store of PyTorch's.
+2. In the directory that TELEGRAD_MEETING names.
+3. On one machine: in the user's own directory, at a place named after the launcher's job or the
+port. 4. At MASTER_ADDR and MASTER_PORT, or at rank 0's host if the launcher names it: rank 0
+listens there.
+   Under torchrun, whose agent has its store at that port, they meet in the store.
 
-Beyond this machine, or if they are told to, workers speak TLS, with certificates by their key where
-there are none of `telegrad keygen`.
+Beyond this machine, or if told to, workers speak TLS. Without certificates of `telegrad keygen`
+they have certificates by their key.
 """
 
 import hashlib
@@ -42,7 +43,7 @@ def find_meeting(
     place: Any = None,
     tls: bool | None = None,
 ) -> Meeting:
-    """Return where to meet, by what a program and its launcher say; see above."""
+    """Return where to meet, by what the program and its launcher say; see above."""
     place = place or env.get(environment.MEETING)
     host = env.get(environment.MASTER_ADDR) or (launch.host if launch is not None else "")
     is_local = is_loopback(host) or (launch is not None and launch.is_on_one_machine)
@@ -80,16 +81,16 @@ def board_of(place: Any) -> Board:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host that somebody named is this machine, whichever one reads that."""
+    """Say whether a host name means this machine, on whichever machine it is read."""
     return host in ("", *_LOOPBACK)
 
 
 def secrets_for(
     env: Mapping[str, str], name: str, tls: bool
 ) -> tuple[KeySource, CredentialSource | None]:
-    """Return a worker's key, the user's own if none is named, and where it needs one, certificate.
+    """Return a worker's key, by default the user's own, and its certificate if it needs one.
 
-    One of `telegrad keygen` is used wherever it is named.
+    A certificate of `telegrad keygen` is always used if one is named.
     """
     key, credentials = (
         environment.find_secrets(env, name)
@@ -102,7 +103,7 @@ def secrets_for(
 
 
 def _agents_board(address: str, job: str) -> Board:
-    # By name: this layer knows nothing of PyTorch, which is there under torchrun.
+    # By name: this layer knows nothing of PyTorch, which is installed where torchrun is.
     found = import_module("telegrad.interop.torch.agent_store").store_at(address)
     return StoreBoard(found, f"telegrad/{job}")
 
@@ -117,7 +118,7 @@ def _checked(port: str) -> int:
 
 
 def _port_of(launch: Launch | None) -> str:
-    """Return where rank 0 listens if nobody says: jobs have ports of their own."""
+    """Return the port where rank 0 listens by default: jobs have ports of their own."""
     if launch is None or not launch.job:
         return _PORT
     return str(20000 + int(_digest(launch.job), 16) % 10000)

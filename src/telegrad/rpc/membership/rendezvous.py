@@ -1,9 +1,10 @@
 """How the workers of a cluster find each other: all meet at rank 0's address.
 
-Each joins with its name, rank, world size and address, and is answered with everybody's when all
-are in. One that does not fit (a name or rank that is taken, another world size) is told so and the
-others go on waiting. A worker that comes back under its name is let in at once, unless the one
-before turns out to live. The meeting place speaks only with those who proved the key.
+Each joins with a card (its name, rank, world size and address) and gets everyone's cards when all
+are there. A worker that does not fit, because its name or rank is taken or its world size differs,
+is refused with the reason, and the others keep waiting. A worker that comes back under its name is
+admitted at once, unless its previous life turns out to be alive. The meeting place speaks only with
+those that have proved the key.
 """
 
 import threading
@@ -29,9 +30,9 @@ from telegrad.rpc.transport import Connection, Identity, connect, listen
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
 
-# Nobody brings arrays to a meeting, and what is read here is not counted by a budget.
+# There are no arrays at a meeting, and what is read here is not counted by a budget.
 _LIMITS: Final = Limits(payload_bytes=0)
-# Seconds for one that takes its time to read an answer.
+# Seconds that a worker may take to read an answer.
 _LONGEST_REPLY: Final = 10.0
 
 
@@ -39,7 +40,7 @@ class Meeting(NamedTuple):
     """Where the workers of a cluster meet, and what proves that they belong to it."""
 
     address: str
-    """Of rank 0's meeting place; "" where a board is."""
+    """Of rank 0's meeting place; "" where there is a board."""
     key: KeySource
     credentials: CredentialSource | None = None
     board: Board | None = None
@@ -54,8 +55,8 @@ _decode_text = msgspec.msgpack.Decoder(str).decode
 class Rendezvous:
     """The meeting place, run by rank 0.
 
-    `on_return` is told of workers that came back; `is_alive` says whether one that has joined
-    before still runs, which may take its time.
+    `on_return` is called with workers that come when all are there, or come back; `is_alive` says
+    whether a worker that has joined before still runs, which may take a while.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Rendezvous:
         self.closed = False
         self._refusals = Refusals(me.name)
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
-        # A worker that comes at once waits until all of this is set.
+        # A worker that comes at once has to wait until this is constructed.
         with self._changed:
             self._listener = listen(
                 address, identity=identity, on_connection=self._accept, purpose=Purpose.MEETING
@@ -107,7 +108,7 @@ class Rendezvous:
                 if reason is None and (known is gone or not returns):
                     self._admit(joining, connection)
                     break
-            # Without the lock: the one that is asked may take its time.
+            # Without the lock: asking may take a while.
             if reason is None and known is not None and self._is_alive(known):
                 reason = (
                     f"there is a worker named {known.name!r} already (rank {known.rank}, at "
@@ -121,7 +122,7 @@ class Rendezvous:
                 return
             gone = known
         if returns:
-            # Without the lock: everybody is told, and that may take its time.
+            # Without the lock: telling everyone may take a while.
             self._on_return(joining)
 
     def _misfit(self, joining: Card) -> str | None:
@@ -149,11 +150,11 @@ class Rendezvous:
         return None
 
     def _has_gone(self, name: str) -> bool:
-        """Say whether a worker that is known may come back: it has gone, or is yet to be asked."""
+        """Say whether a known worker may come back: it is gone, or will be asked whether it is."""
         if self._complete:
             return True
         waiting = self._waiting.get(name)
-        # A worker that waits sends nothing: if something can be read, it is the end.
+        # A waiting worker sends nothing: if anything can be read, it is the end of the stream.
         return waiting is not None and is_ready(waiting.fileno(), 0.0, for_write=False)
 
     def _admit(self, joining: Card, connection: Connection) -> None:
@@ -174,7 +175,7 @@ class Rendezvous:
             self._changed.notify_all()
 
     def forget(self, name: str, incarnation: int) -> None:
-        """Forget a life of a worker that is over: who comes from now on is not told of it."""
+        """Forget a life of a worker that is over: later workers don't hear of it."""
         with self._changed:
             known = self._members.get(name)
             is_it = known is not None and known.incarnation == incarnation
@@ -182,7 +183,7 @@ class Rendezvous:
                 del self._members[name]
 
     def everyone(self) -> list[Card]:
-        """Return who is here, by rank."""
+        """Return the cards of all members, by rank."""
         with self._changed:
             return self._everyone()
 
@@ -190,7 +191,7 @@ class Rendezvous:
         return sorted(self._members.values(), key=lambda member: member.rank)
 
     def wait(self, timeout: float) -> list[Card]:
-        """Return everybody when all are in."""
+        """Return everyone's cards when all are there."""
         with self._changed:
             patience = min(timeout, threading.TIMEOUT_MAX)
             if not self._changed.wait_for(lambda: self._complete, patience):
@@ -203,10 +204,10 @@ class Rendezvous:
             return self._everyone()
 
     def close(self) -> None:
-        """Meet nobody any more."""
+        """Admit nobody any more."""
         self._listener.close()
         with self._changed:
-            # A connection that was let in before may still join: it is refused then.
+            # Somebody connected already may still try to join, and is refused.
             self.closed = True
             for waiting in self._waiting.values():
                 _reply(waiting, FAILURE, "rank 0 has given up waiting for the others")
@@ -214,7 +215,7 @@ class Rendezvous:
 
 
 def _reply(connection: Connection, kind: int, content: object) -> None:
-    """Answer and hang up; nobody waits here for one that does not read."""
+    """Answer and hang up, without waiting for a worker that does not read."""
     unsent = None
     try:
         unsent = connection.send(pack(kind, 0, 0, 0, _encode(content), ()), (), time.monotonic())
@@ -237,7 +238,7 @@ def _finish_reply(connection: Connection, rest: list[memoryview]) -> None:
 
 
 def join(address: str, identity: Identity, me: Card, timeout: float) -> list[Card]:
-    """Go to the meeting place and return everybody when all are in."""
+    """Join at the meeting place; return everyone's cards when all are there."""
     end = time.monotonic() + timeout
     connection = connect(address, identity=identity, timeout=min(timeout, 10.0), patience=timeout)
     try:
@@ -254,7 +255,7 @@ def join(address: str, identity: Identity, me: Card, timeout: float) -> list[Car
             raise kind(f"{me.name} can't join: {reason}")
         return _decode_all(frame.header)
     except CallTimeout:
-        # It is an OSError, too, and must not be taken for a closed connection below.
+        # It is an OSError, too, but no closed connection.
         raise
     except (EOFError, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CallTimeout(f"rank 0 at {address} closed the connection: {error}") from error

@@ -1,11 +1,11 @@
-"""Who is here: the seam between a worker and the place where those of its world meet.
+"""A roster knows who is here: the seam between a worker and the place where its world meets.
 
-A worker *enters* a roster with its card and is given everyone's: at once in an open world, else
-when all are in. From then on the roster *follows*: it tells who came and who left, by incarnation.
-That a worker was lost is told by the worker's own detector, not by a roster.
+A worker *enters* a roster with its card and gets everyone's: at once in an open world, otherwise
+when all are there. From then on it *follows* the roster, which reports who came and who left, by
+incarnation. Lost workers are not a roster's business: each worker detects losses itself.
 
-Two rosters: one served by rank 0 (`served_roster.py`), which ends with it, and one on a board that
-outlives every worker (`board_roster.py`).
+There are two rosters: one served by rank 0, which ends with it (`served_roster.py`), and one on a
+board that outlives every worker (`board_roster.py`).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from telegrad.rpc.worker import Worker
 
 
 class Came(msgspec.Struct, frozen=True, tag="came"):
-    """A worker has come, for the first time or again."""
+    """A worker has joined, for the first time or again."""
 
     card: Card
 
@@ -42,19 +42,19 @@ class Roster(Protocol):
     """Where the workers of one world learn of each other."""
 
     def choose_rank(self, name: str) -> int:
-        """Return a rank that no other worker has, for one that was given none."""
+        """Return a rank that no other worker has, for a worker that was given none."""
 
     def enter(self, worker: Worker, card: Card, timeout: float) -> list[Card]:
-        """Let the others know of this worker; return everyone's card, by rank."""
+        """Announce this worker to the others; return everyone's card, by rank."""
 
     def follow(self, on_change: Callable[[RosterChange], object]) -> None:
-        """Tell of each change from now on, in order."""
+        """Call `on_change` with each change from now on, in order."""
 
     def refresh(self) -> None:
-        """Tell of what has changed just now."""
+        """Report at once what has changed."""
 
     def leave(self) -> None:
-        """Let the others know that this worker goes."""
+        """Announce to the others that this worker leaves."""
 
     def close(self) -> None:
         """Free everything; may be called again."""

@@ -1,7 +1,7 @@
-"""A roster that rank 0 serves at its meeting place, and that ends with it.
+"""A roster that rank 0 serves at its meeting place, and that ends with rank 0.
 
-Rank 0 knows everybody: it tells all who came, came back or left. A worker that meets a name it does
-not know asks rank 0 for it.
+Rank 0 knows everyone, and announces to all who came, came back or left. A worker that needs a name
+which it does not know asks rank 0.
 """
 
 from collections.abc import Callable
@@ -28,24 +28,24 @@ _as_change: Callable[[Any], RosterChange] = converter(Came | Left)  # type: igno
 
 
 class ServedRoster:
-    """A worker's part in it; rank 0's is the meeting place."""
+    """A worker's part in the roster; rank 0's part is the meeting place."""
 
     def __init__(self, meeting: Meeting) -> None:
         self._meeting = meeting
         self.place: Rendezvous | None = None
-        """Where the workers meet; rank 0 has it."""
+        """Where the workers meet; only rank 0 has it."""
         self._worker: Worker | None = None
         self._on_change: Callable[[RosterChange], object] = lambda _: None
 
     def choose_rank(self, name: str) -> int:
-        """Raise: whose rank is 0 keeps the meeting place."""
+        """Raise: rank 0 keeps the meeting place, so ranks must be given."""
         raise UsageError(
             f"init_rpc needs rank=... for {name!r}: where the workers meet at rank 0's address, "
             "one of them has rank 0. Where they meet in a directory, ranks are given out"
         )
 
     def enter(self, worker: Worker, card: Card, timeout: float) -> list[Card]:
-        """Come to the meeting place, or keep it; return everyone's card, by rank."""
+        """Join at the meeting place, or open it; return everyone's card, by rank."""
         self._worker = worker
         worker.register_service(_ALIVE, self._on_alive, inline=True)
         worker.register_service(_CHANGED, self._on_changed, inline=True)
@@ -61,7 +61,7 @@ class ServedRoster:
         return self.place.wait(timeout)
 
     def follow(self, on_change: Callable[[RosterChange], object]) -> None:
-        """Tell of each change from now on."""
+        """Call `on_change` with each change from now on."""
         self._on_change = on_change
 
     def refresh(self) -> None:
@@ -72,7 +72,7 @@ class ServedRoster:
             return
         assert self._worker is not None, "it has entered"
         if self._worker.peers.holder_of(0) is None:
-            # It has left; those who met know each other.
+            # Rank 0 has left; those who met know each other.
             return
         with suppress(PeerError):
             patience = self._worker.options.lost_after
@@ -81,7 +81,7 @@ class ServedRoster:
                 self._on_change(Came(card))
 
     def leave(self) -> None:
-        """Tell rank 0, which tells the others."""
+        """Tell rank 0 that this worker leaves; it tells the others."""
         worker = self._worker
         if worker is None or worker.closed:
             return
@@ -93,15 +93,15 @@ class ServedRoster:
                 worker.ask_service(0, _LEFT, worker.info.incarnation, timeout=patience)
 
     def close(self) -> None:
-        """Meet nobody any more; may be called again."""
+        """Close the meeting place; may be called again."""
         if self.place is not None:
             self.place.close()
 
     # Rank 0.
 
     def _announce(self, came: Card) -> None:
-        """Tell everyone of a worker that came late or is back, perhaps with another address."""
-        # First here, since it may find out that the one before was lost.
+        """Announce a worker that came late or is back, perhaps at another address."""
+        # Here first, since this may reveal that its previous life was lost.
         self._on_change(Came(came))
         self._tell_all(Came(came))
 
@@ -114,17 +114,17 @@ class ServedRoster:
                     self._worker.notify_service(peer.info, _CHANGED, change)
 
     def is_alive(self, member: Card) -> bool:
-        """Ask a worker whether it still is the one that joined; one that is silent is lost."""
+        """Ask a worker whether it still is the one that joined; if it is silent, it is lost."""
         assert self._worker is not None, "it has entered"
         worker, patience = self._worker, self._worker.options.lost_after
         try:
             if (joined := worker.joined) is not None:
-                # All are in, but not among the peers yet.
+                # All have come, but are not among the peers yet.
                 joined.wait(patience)
             incarnation, _ = worker.ask_service(member.name, _ALIVE, timeout=patience)
         except (PeerError, NotInitialized, UsageError):
             return False
-        # Another may have come to the address of one that has ended.
+        # Another worker may have taken over the address.
         return bool(incarnation == member.incarnation)
 
     def _on_left(self, request: ServiceRequest) -> None:
@@ -133,7 +133,7 @@ class ServedRoster:
         request.reply(None)
         if self.place is not None:
             self.place.forget(left.name, left.incarnation)
-            # On another thread: it calls others.
+            # On another thread, since it calls others.
             self._worker.host.start(lambda: self._spread(left))
 
     def _spread(self, left: Left) -> None:
@@ -151,7 +151,7 @@ class ServedRoster:
 
     def _on_changed(self, request: ServiceRequest) -> None:
         if request.frm.id != 0:
-            # Anyone else could send calls for another worker wherever it likes.
+            # Anyone else could divert calls for another worker to wherever it likes.
             raise ProtocolViolation(
                 f"{request.frm.name!r} announces who came or left; only rank 0 does"
             )

@@ -5,10 +5,10 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Store(Protocol):
-    """What a board needs of a ``torch.distributed.Store``."""
+    """The methods of a ``torch.distributed.Store`` that a board needs."""
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> Any:
-        """Set a value if there is none; return the one that is there."""
+        """Set a value if there is none; return the value that is there then."""
 
     def check(self, keys: list[str], /) -> bool:
         """Say whether all keys have a value."""
@@ -26,13 +26,13 @@ class StoreBoard:
         self._store = store
         self._prefix = prefix
         self._end = 0
-        """Up to here there are texts; perhaps there are more."""
+        """There are at least so many texts."""
 
     def __repr__(self) -> str:
         return f"StoreBoard({self._store!r}, {self._prefix!r})"
 
     def post(self, text: str) -> None:
-        """Add a text behind all others; texts are different from each other."""
+        """Append a text; no two texts may be the same."""
         while self._store.compare_set(self._key(self._end), "", text) != text.encode():
             self._end += 1
 
@@ -44,7 +44,7 @@ class StoreBoard:
         return found
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: there is nothing to free."""
 
     def _key(self, number: int) -> str:
         return f"{self._prefix}/{number}"

@@ -1,42 +1,44 @@
-"""When the workers of a cluster may go: none works, and none has been given new work.
+"""When the workers of a cluster may leave: once none works, and none can get new work.
 
-1. A worker that has come to its end and is quiet (no call open, none being served) reports to rank
-   0, with the number of calls that it has served so far.
-2. When all have reported, or are lost, the round is over. That is not the end yet: a call may have
-   come to a worker after its report, and have set off others, before its caller reported.
-3. If the numbers are those of the round before, all may go. Else everyone reports again.
+1. A worker whose program has ended and that is quiet (no call open, none being served) reports to
+   rank 0, with the number of calls that it has served so far.
+2. When all have reported, or are lost, the round is over. That is not the end yet: a worker may
+have
+   been called after its report, and have called others, before its caller reported.
+3. If the numbers are those of the round before, all may leave. Otherwise everyone reports again.
 
-Why that suffices: a worker at work was called by one at work, up to one whose program goes on,
-and none does. A worker with the same number in two reports served nothing between them, and the
-end of the first round lies between the two reports of each. So at that moment nobody worked.
+Why that suffices: a busy worker was called by a busy one, and so on back to one whose program still
+runs, but no program does. A worker with the same number in two reports served nothing between them,
+and the end of the first round lies between the two reports of each. So at that moment nobody
+worked.
 
-Pure state; a caller serialises.
+Pure state; callers take turns.
 """
 
 from typing import Any, NamedTuple
 
 
 class Round(NamedTuple):
-    """The end of a round: whether all may go, and what was left with the reports."""
+    """The end of a round: whether all may leave, and the tokens of the reports."""
 
     is_last: bool
     tokens: list[Any]
 
 
 class TerminationDetector:
-    """Rank 0's count of those who want to go."""
+    """Rank 0's count of the workers that want to leave."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._served: dict[str, int] = {}
         self.tokens: list[Any] = []
-        """What was left with the reports of this round."""
+        """The tokens of this round's reports: callers get them back with the round."""
         self.gone: dict[str, None] = {}
-        """Those who won't report any more."""
+        """The workers that won't report any more."""
         self._before: dict[str, int] | None = None
 
     def report(self, name: str, served: int, token: Any) -> Round | None:
-        """Note that a worker is quiet and served so many calls; return the round if it is over."""
+        """Note that a worker is quiet after `served` calls; return the round if it is over."""
         self._served[name] = served
         self.tokens.append(token)
         return self._end()

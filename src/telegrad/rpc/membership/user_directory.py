@@ -1,7 +1,7 @@
-"""The directory of a user on this machine: where programs without any configuration meet.
+"""A user's directory on this machine, where programs without any configuration meet.
 
 Only this user's processes can enter it. It holds the *user's key*, made once, and the meeting
-places: a socket of rank 0's for a world of fixed size, a board for an open one.
+places: rank 0's socket for a world of fixed size, a board for an open one.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from telegrad.rpc.transport.directory import check_private_directory, remove_aba
 
 _KEY = "user.key"
 _DAY = 86400.0
-# Bytes of the directory's path: a socket in it has at most 30 more, of 103.
+# Bytes of the directory's path: a socket's path has at most 103, 30 of them for its name.
 _LONGEST = 73
 
 
 def user_directory() -> str:
     """Return a directory that only this user's processes can enter; the same for all of them.
 
-    It is in the user's runtime directory or the home directory, where nobody else can make it
-    first; only where there is neither, among the temporary files.
+    It is in the user's runtime or home directory, where nobody else can make it first. If there is
+    neither, it is among the temporary files.
     """
     for path in _own_places():
         if len(os.fsencode(path)) <= _LONGEST and _is_made(path):
@@ -50,14 +50,14 @@ def user_directory() -> str:
 
 
 def _own_places() -> Iterator[str]:
-    """Yield the places for it that belong to the user, the best first."""
-    # The second is where the first is as a rule: a process that lacks the variable finds it, too.
+    """Yield possible places that belong to the user, the best first."""
+    # The second usually is the first: so a process without the variable finds the same place.
     for runtime in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.getuid()}"):
         if os.path.isabs(runtime) and _is_private(runtime):
             yield os.path.join(runtime, "telegrad")
     home = os.path.expanduser("~")
     if os.path.isdir(home) and os.stat(home).st_uid == os.getuid():
-        # Several machines may have one home; a socket is of one.
+        # Several machines may share a home, but a socket belongs to one.
         machine = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
         yield os.path.join(home, f".telegrad-{machine}")
 
@@ -71,7 +71,7 @@ def _is_private(path: str) -> bool:
 
 
 def _is_made(path: str) -> bool:
-    """Make the directory if it is not there; say whether it is."""
+    """Make the directory unless it exists; say whether it does now."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -89,7 +89,7 @@ def users_key() -> ClusterKey:
         unseen = os.path.join(directory, f"{_KEY}.{os.getpid()}")
         ClusterKey.fresh().save(unseen)
         try:
-            # Whole or not at all, and the first one stays.
+            # The file appears as a whole, and the first one stays.
             os.link(unseen, path)
         except FileExistsError:
             pass
@@ -99,7 +99,7 @@ def users_key() -> ClusterKey:
 
 
 def meeting_named(name: str, key: KeySource, *, is_open: bool = False) -> Meeting:
-    """Return a place in the user's directory where those meet who give it the same name."""
+    """Return the meeting place of that name in the user's directory."""
     directory = user_directory()
     _sweep(directory)
     socket_path = os.path.join(directory, f"{name}.sock")
@@ -116,7 +116,7 @@ def meeting_named(name: str, key: KeySource, *, is_open: bool = False) -> Meetin
 
 
 def _sweep(directory: str) -> None:
-    """Remove the meeting places of clusters whose rank 0 was killed, a day later."""
+    """Remove meeting places whose rank 0 was killed more than a day ago."""
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         with contextlib.suppress(OSError, UsageError):

@@ -1,9 +1,9 @@
-"""A worker's references: the table of the protocol, its lock, and the messages it asks for.
+"""A worker's references: the protocol's table, its lock, and the messages that it asks for.
 
-It ties the pure table to calls: what a call created that was given up is deleted, and a reference
-in an answer that is not wanted any more is taken back. Handles are released from finalizers,
-which run at any moment and on any thread: they only note what is due, and the worker's timers do
-it. What an event has for one worker goes in one notice: a list of the protocol's messages.
+This ties the pure table to calls: what was created by a call that was given up is deleted, and a
+reference in an answer that is no longer wanted is taken back. Handles are released by finalizers,
+which run at any moment on any thread: they only note what is due, and the worker's timers do it.
+All messages to one worker about one event go in one notice, as a list.
 """
 
 import collections
@@ -57,7 +57,7 @@ class References:
         self._released: collections.deque[tuple[int, int | None]] = collections.deque()
         self._flushing = False
         self.handle_type: type[RRef] = RRef
-        """What users of this worker hold references by."""
+        """The class of the handles that this worker makes."""
         worker.register_service(_SERVICE, self._on_message, inline=True)
 
     # Handles.
@@ -80,19 +80,19 @@ class References:
         """Keep a place for a value that a user has asked for; return its future."""
         with self._lock:
             if endpoint.closed:
-                # The user was lost, and nobody would drop its fork: the value is nobody's.
+                # The user was lost, so nobody would drop its fork: the value is not kept.
                 return Future()
             future: Future[Any] = self._table.create(rref, endpoint.peer.name)
         return future
 
     def ask_for(self, rref: int, owner: WorkerInfo) -> RRef:
-        """Return the handle of a value that the owner is about to be asked to create."""
+        """Return the handle of a value that its owner is about to be asked to create."""
         with self._lock:
             self._table.ask(rref, owner.name)
         return self.handle_type.handle(self._worker, owner, rref, rref)
 
     def asked(self, rref: int, error: BaseException | None) -> None:
-        """Note that the owner has created the value, or the asking failed."""
+        """Note that the owner has created the value, or that asking failed."""
         with self._lock:
             effects = self._table.confirmed(rref, error)
         self._perform(effects)
@@ -105,7 +105,7 @@ class References:
         return self.handle_type.handle(self._worker, self._worker.info, rref, None)
 
     def release(self, rref: int, fork: int | None) -> None:
-        """Note that a handle is gone. Called from finalizers: takes no lock."""
+        """Note that a handle is gone. Finalizers call this, so it takes no lock."""
         self._released.append((rref, fork))
         self._worker.host.rouse(0.0)
 
@@ -115,7 +115,7 @@ class References:
         return bool(self._released) and not self._flushing
 
     def flush_soon(self) -> None:
-        """Do what finalizers noted, on another thread, because messages will be sent."""
+        """Do what finalizers noted, on another thread, since that sends messages."""
         if self.needs_flush:
             self._flushing = True
             self._worker.host.start(self.flush)
@@ -128,7 +128,7 @@ class References:
             try:
                 rref, fork = self._released.popleft()
             except IndexError:
-                break  # Another thread may flush as well, so asking first would not do.
+                break  # Not checked beforehand: another thread may flush at the same time.
             with self._lock:
                 if fork is None:
                     self._table.close_handle(rref)
@@ -155,13 +155,13 @@ class References:
         return future
 
     def values(self) -> list[Any]:
-        """Return the owned values that are there."""
+        """Return the owned values that have been computed."""
         with self._lock:
             futures = [entry.value for entry in self._table.owned.values()]
         return [each.value() for each in futures if each.done() and each.exception() is None]
 
     def held(self, fork: int) -> Held | None:
-        """Return what is known of a fork of this worker."""
+        """Return what is known of a fork that this worker holds."""
         return self._table.held.get(fork)
 
     def is_early(self, fork: int) -> bool:
@@ -170,7 +170,7 @@ class References:
             return self._table.is_early(fork)
 
     def counts(self) -> dict[str, int]:
-        """Return how many values are owned, forks held and forks under way."""
+        """Return how many values are owned, and how many forks are held and under way."""
         with self._lock:
             table = self._table
             return {
@@ -180,7 +180,7 @@ class References:
             }
 
     def sharing(self) -> dict[str, int]:
-        """Return how many values others refer to, by how many forks, and forks unconfirmed here."""
+        """Return how many values others share, by how many forks, and the pending forks here."""
         with self._lock:
             shared = [len(entry.users) for entry in self._table.owned.values() if entry.users]
             held = self._table.held.values()
@@ -196,7 +196,7 @@ class References:
         fork = self._worker.next_id()
         with self._lock:
             if endpoint.closed:
-                # Its forks were dropped when it closed, and nobody would drop this one.
+                # The path's forks were dropped when it closed; nobody would drop this one.
                 raise WorkerLost(
                     f"{reference!r} can't be passed on: worker {endpoint.peer.name!r} was lost"
                 )
@@ -215,7 +215,7 @@ class References:
         return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
     def acceptor(self, endpoint: Endpoint) -> Callable[[list[list[Any]]], list[RRef]]:
-        """Return what turns descriptors that come together on a path into references."""
+        """Return a function that turns the descriptors of one message on a path into references."""
         return partial(self._accept, endpoint)
 
     def _accept(self, endpoint: Endpoint, descriptors: list[list[Any]]) -> list[RRef]:
@@ -224,7 +224,7 @@ class References:
                 case [int(), int(), str(), int(), int(), bool()]:
                     pass
                 case _:
-                    # Kept in the table, it would make later look-ups fail.
+                    # In the table it would make later look-ups fail.
                     raise ProtocolViolation(
                         f"expected the fields of a reference, got {fields!r:.200}"
                     )
@@ -233,7 +233,7 @@ class References:
         effects: list[Send] = []
         with self._lock:
             if endpoint.closed:
-                # Their sender was lost, and they with it: a place for one would never be filled.
+                # Their sender was lost, and its forks with it: a place for one would stay empty.
                 raise WorkerLost(f"worker {parent!r}, which sent a reference, was lost")
             for rref, fork, name, number, incarnation, is_early in descriptors:
                 if name == self._worker.name:
@@ -249,17 +249,17 @@ class References:
     # Calls that were given up.
 
     def gave_up(self, call: Call) -> None:
-        """Have the callee drop a call whose deadline has passed, where it has come or will."""
+        """Have the callee drop a call whose deadline has passed, even if it has not come yet."""
         self._forget_opened(call.endpoint.calls)
         cancel = partial(self._cancel, call.endpoint, call.number, call.creates)
         if call.endpoint.can_send():
             cancel()
         elif call.creates:
-            # It must arrive, but what waited for the call is not to wait for this as well.
+            # This has to arrive, but who waited for the call must not wait for this, too.
             self._worker.host.start(cancel)
 
     def _forget_opened(self, calls: Calls) -> None:
-        """Forget the calls that were given up and whose references have come."""
+        """Forget the calls that were given up once their references have arrived."""
         with self._lock:
             for number in list(calls.given_up):
                 forks = calls.given_up.get(number, ())
@@ -268,20 +268,20 @@ class References:
 
     def _cancel(self, endpoint: Endpoint, number: int, created: int) -> None:
         if endpoint.closed:
-            # What the call carried and created was dropped with the path.
+            # What the call carried and created went with the path.
             return
         self._worker.outgoing.notify_on(endpoint, _SERVICE, [_CANCEL, number])
         if created:
-            # It was created, or will be, but we have told our user that it was not.
+            # It has been or will be created, but our user was told that it was not.
             message = (DELETE, created, created)
             self._worker.outgoing.notify_on(endpoint, _SERVICE, [message])
 
     def take_back(self, carrier: Call | Frame) -> None:
-        """Take back what a call or an answer carried that does not go, or was refused unopened."""
+        """Take back the references of a call or answer that was not sent, or refused unopened."""
         self.take_back_all(carrier.forks or ())
 
     def take_back_all(self, forks: Sequence[int]) -> None:
-        """Take back forks whose carrier never arrived, or was refused unopened."""
+        """Take back forks whose carrier did not arrive, or was refused unopened."""
         with self._lock:
             effects = [effect for fork in forks for effect in self._table.take_back(fork)]
         self._perform(effects)
@@ -301,13 +301,13 @@ class References:
                     match message:
                         case [str() as kind, int() as rref, str() as why] if kind == ABANDONED:
                             abandoned.append((rref, why))
-                        # Else it went with its sender: a fork added now would never be dropped.
+                        # On a closed path it went with its sender: nobody would drop the fork.
                         case _ if not request.via.closed:
                             effects += self._table.handle(request.frm.name, tuple(message))
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
         finally:
-            # Also if a message was malformed: the effects of those before it are due.
+            # Even if a message was malformed: the effects of those before it are due.
             self._perform(effects)
         for rref, why in abandoned:
             self._give_up_awaited([rref], _never_made(rref, request.frm.name, why))
@@ -323,7 +323,7 @@ class References:
                 self._tell(to, messages[start : start + _MOST_AT_ONCE])
 
     def _tell(self, to: str | int, messages: list[Any]) -> None:
-        """Send what concerns one worker, in one message."""
+        """Send the messages to one worker, in one notice."""
         try:
             peer = self._worker.peers.find(to)
         except UnknownWorker as error:
@@ -333,14 +333,14 @@ class References:
                 self._give_up_awaited(asked, error)
             return
         if peer.lost is not None:
-            # It loses this worker as well, and then counts none of its forks.
+            # It loses this worker, too, and then counts none of its forks.
             messages = [message for message in messages if message[0] != DELETE]
             if not messages:
                 return
         if peer.info.name == self._worker.name or peer.outgoing is not None:
             self._send(peer, messages)
         else:
-            # Opening a path may take its time, and this may be a thread that must not wait.
+            # Opening a path may take a while, and this may be a thread that must not wait.
             self._worker.host.start(partial(self._send, peer, messages))
 
     def _send(self, peer: Session, messages: list[Any]) -> None:
@@ -352,16 +352,16 @@ class References:
                 path = next((each for each in peer.connections() if not each.closed), None)
                 finish = None if path is not None else self.peer_lost(peer.info, error)
             if path is not None:
-                # It can't be dialled for now, but has not lost us: what it counts must stay right.
+                # It can't be dialled now, but has not lost us: its counts must stay right.
                 self._worker.outgoing.notify_on(path, _SERVICE, messages)
             elif finish is not None:
                 finish()
 
     def peer_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
-        """Forget the users, and give up the owners, on a lost worker, whose paths are closed.
+        """Forget the users and give up the owners on a lost worker, whose paths are closed.
 
-        The caller holds the lock of the peers, so that the worker can't be met anew meanwhile, and
-        calls what this returns when it has released that.
+        The caller holds the lock of the peers, so that the worker can't be met again in between,
+        and calls what this returns after releasing it.
         """
         name = who.name
         with self._lock:
@@ -389,15 +389,15 @@ class References:
         """Forget everything."""
         table = ReferenceTable(self._worker.name, Future)
         with self._lock:
-            # What the old one holds goes when the lock has been released; see `_perform`.
+            # The old one's values are freed after the lock is released; see `_perform`.
             table, self._table = self._table, table
 
 
 def forget_frames(error: BaseException | None) -> None:
-    """Take the traceback off an error that is kept, and off what it came from.
+    """Remove the tracebacks of an error that is kept, and of its causes.
 
-    The frames that met it, and those of their callers, hold handles: a table that keeps the error
-    as the reason why these are gone would wait for ever for their end.
+    Their frames hold handles: a table that keeps the error, as the reason why those handles are
+    gone, would wait for ever for their release.
     """
     while error is not None:
         error.__traceback__ = None

@@ -35,7 +35,7 @@ else:
 
     T_co = TypeVar("T_co", covariant=True)
 
-# What futures, and the references of others, call it.
+# What futures, and other libraries' references, call `to_here`.
 _TO_HERE = ("get", "result", "value", "wait")
 
 
@@ -51,7 +51,7 @@ class RRef(Reference, Generic[T_co]):
     __slots__ = ("__weakref__", "_fork", "_made_by", "_owner", "_rref", "_worker")
 
     _made_by: object
-    """What was asked to make the value, where this worker asked for it."""
+    """The function that makes the value, if this worker asked for it."""
 
     def __init__(self, value: T_co) -> None:
         worker = current_worker()
@@ -59,7 +59,7 @@ class RRef(Reference, Generic[T_co]):
 
     @classmethod
     def handle(cls, worker: "Worker", owner: WorkerInfo, rref: int, fork: int | None) -> "RRef":
-        """Return the handle of a fork, or of an owner, that the references have counted."""
+        """Return the handle of a fork or, at the owner, of the value; it is counted already."""
         self = cls.__new__(cls)
         self._set(worker, owner, rref, fork)
         return self
@@ -68,7 +68,7 @@ class RRef(Reference, Generic[T_co]):
         self._worker = worker
         self._owner = owner
         self._rref = rref
-        # None at the owner, whose handles are counted without forks.
+        # None at the owner, which counts its own handles without forks.
         self._fork = fork
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class RRef(Reference, Generic[T_co]):
         return f"<{role} RRef {self._rref:#x} of {self._owner.name!r}{self._to()}>"
 
     def _to(self) -> str:
-        """Return what is known here of its value, for its repr: nothing is asked for."""
+        """Return what is known here about its value, for the repr, without asking anybody."""
         if self._fork is None:
             try:
                 value = self._worker.references.value(self._rref)
@@ -124,7 +124,7 @@ class RRef(Reference, Generic[T_co]):
         return held is not None and held.state is ReferenceState.CONFIRMED
 
     def local_value(self) -> T_co:
-        """Return the value itself, on its owner, waiting for it if it is being computed."""
+        """Return the value itself, on its owner; wait for it if it is being computed."""
         if self._fork is not None:
             raise UsageError(
                 f"{self!r} has no local value on {self._worker.name!r}: use to_here() for a copy"
@@ -145,7 +145,7 @@ class RRef(Reference, Generic[T_co]):
         if self._fork is None:
             worker, left = self._worker, None
             if timeout is not None:
-                # As of a call: 0 means without end.
+                # As for calls, 0 means for ever.
                 left = worker.outgoing.deadline(timeout) - worker.host.now()
             try:
                 return self._own_value(left)
@@ -157,7 +157,7 @@ class RRef(Reference, Generic[T_co]):
         function: Any = fetch_value
         args: tuple[Any, ...] = (self._rref,)
         if self._worker.references.is_early(self._fork):
-            # The owner may not have heard of it: a reference that travels makes itself known.
+            # The owner may not know of it yet; it learns of a reference that is sent to it.
             function, args = fetch_value_of, (self,)
         try:
             fetched: T_co = self._worker.rpc_sync(self._owner, function, args, timeout=timeout)
@@ -168,7 +168,7 @@ class RRef(Reference, Generic[T_co]):
             raise self._told(error, "the value", timeout) from None
 
     def _check(self) -> None:
-        """Raise if the owner is known to be gone, or to be another than the one that was."""
+        """Raise if the owner, in the life that had the value, is known to be gone."""
         held = None if self._fork is None else self._worker.references.held(self._fork)
         if held is not None and held.state is ReferenceState.GONE:
             why = held.why_gone
@@ -179,7 +179,7 @@ class RRef(Reference, Generic[T_co]):
     def _told(
         self, error: CallTimeout | WorkerLost, what: str, timeout: float | None
     ) -> CallTimeout | WorkerLost:
-        """Return what befell a call of ours, in words of the reference."""
+        """Return an error of a call for this reference, in words of the reference."""
         if isinstance(error, CallTimeout):
             return self._too_late(what, timeout)
         return self._lost(error)
@@ -215,8 +215,8 @@ class RRef(Reference, Generic[T_co]):
     def backward(self, context_id: int = -1, retain_graph: bool = False) -> None:
         """Run a backward pass from the value, a scalar Tensor, on the worker that has it.
 
-        With the id of a context the pass is a distributed one and its gradients are the context's;
-        without, it is one of the owner alone.
+        With the id of a context the pass is distributed, and its gradients are the context's;
+        without one, it is a pass of the owner alone.
         """
         self._check()
         layer = self._worker.interceptor
@@ -241,7 +241,7 @@ class RRef(Reference, Generic[T_co]):
 
 
 class RRefProxy:
-    """The value's methods, called where the value is."""
+    """Calls the value's methods where the value is."""
 
     __slots__ = ("_call", "_reference", "_timeout")
 
@@ -254,7 +254,7 @@ class RRefProxy:
         return f"<{_VERBS[self._call]} proxy of {self._reference!r}>"
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        # Not forwarding: the value is elsewhere, and a method's name is all that can be known.
+        # The value is elsewhere: no more than the name of a method can be known here.
         if name.startswith("__"):
             raise AttributeError(name)
         reference, call, timeout = self._reference, self._call, self._timeout
@@ -297,8 +297,8 @@ _VERBS = {_call_sync: "rpc_sync", _call_async: "rpc_async", _create: "remote"}
 def _again(error: BaseException) -> BaseException:
     """Return a copy of an error that the tables keep, to be raised.
 
-    Raised itself, its traceback would hold the frames that it passed, and these the handle whose
-    end the tables wait for. One that can't be copied faithfully is better raised than changed.
+    If the error itself were raised, its traceback would hold frames, and these the handle whose
+    release the tables wait for. An error that can't be copied faithfully is raised all the same.
     """
     try:
         copied = copy.copy(error)
@@ -315,8 +315,8 @@ def _again(error: BaseException) -> BaseException:
 def _has_been_told(error: CallTimeout | WorkerLost) -> bool:
     """Say whether the error needs no other words.
 
-    What was raised on the owner has a traceback of there and is the value's own affair; who could
-    not be reached in time has been named, with the reason.
+    One that was raised on the owner concerns the value and has the owner's traceback; one about a
+    worker that could not be reached in time already names it, with the reason.
     """
     is_of_there = bool(getattr(error, "__notes__", None))
     return is_of_there or (isinstance(error, CallTimeout) and error.__cause__ is not None)
@@ -335,14 +335,14 @@ def fetch_value_of(reference: RRef) -> Future[Any]:
     """Answer a to_here of a reference that may have come before its value's creation."""
     value = current_worker().references.value(reference._rref)
     if not value.done():
-        # Nobody else may hold it yet: without the reference its place would go, the creation would
-        # fill another one, and this answer would never come.
+        # Nobody else may hold it yet: without this reference its place would be freed, the creation
+        # would fill another one, and this answer would never come.
         value.add_done_callback(Quick(partial(_let_go, reference)))
     return value
 
 
 def _let_go(reference: RRef, _: Future[Any]) -> None:
-    """Let go of what a callback holds with it."""
+    """Do nothing: the callback was there to hold the reference until the value has come."""
 
 
 @expose

@@ -1,1 +1,1 @@
-"""Who may speak: the cluster's key, certificates, the handshake."""
+"""Who may connect: the cluster's key, certificates, the handshake."""

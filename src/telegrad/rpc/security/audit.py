@@ -1,8 +1,8 @@
-"""Who came, was refused, left, was lost, and called what: one JSON object a line.
+"""The audit log: who came, was refused, left, was lost or called what, as one JSON object a line.
 
 The lines go to the logger ``telegrad.audit``, at the level INFO, which is off unless a program
-turns it on. docs/security.md has the events and fields, which stay as they are. Invariant: no
-argument, no result, no key; texts that a peer chose are cut.
+turns it on. docs/security.md has the events and fields, which are stable. Invariant: no argument,
+result or key is logged, and texts that a peer chose are cut.
 """
 
 import datetime

@@ -1,11 +1,12 @@
-"""How a cluster's secrets are made: an authority, a certificate a worker, and the key.
+"""Making a cluster's secrets: an authority, a certificate for each worker, and the key.
 
     DIR/authority/   the authority's certificate and private key: stays where it was made
     DIR/<worker>/    what one worker needs, all of it, to be copied to its machine
 
-Only here the package cryptography is needed, by `telegrad keygen` and by workers that have a key
-alone (keyed_credentials.py); others make do with `telegrad.rpc.security.tls`. Invariants: every
-file has mode 0600 in a directory with mode 0700, and no certificate that exists is replaced.
+Only this module needs the package cryptography, for `telegrad keygen` and for workers that have
+only a key (keyed_credentials.py); all others need no more than `telegrad.rpc.security.tls`.
+Invariants: every file has mode 0600 in a directory with mode 0700, and no existing certificate is
+replaced.
 """
 
 import datetime
@@ -39,7 +40,7 @@ _TITLE = "telegrad cluster authority"
 _SKEW = datetime.timedelta(hours=1)
 # Long enough that workers can be added for years; their own certificates end sooner.
 _AUTHORITY_LIFETIME = datetime.timedelta(days=3650)
-# A certificate by the key holds as long as the key: no clock decides who may speak.
+# A certificate by the key is valid as long as the key: no clock decides who may connect.
 _ALWAYS = (
     datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
     datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC),
@@ -53,9 +54,9 @@ _Authority = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 def mint(
     directory: Path, workers: Sequence[str], *, now: datetime.datetime, days: int = 365
 ) -> list[Path]:
-    """Make the directories of the workers and return them; the authority is made if need be.
+    """Make the directories of the workers and return them; make the authority if need be.
 
-    A directory that has an authority already lends it, and the key, to the new workers.
+    If the directory already has an authority, the new workers get certificates and the key from it.
     """
     _check(directory, workers)
     lifetime = datetime.timedelta(days=days)
@@ -88,11 +89,11 @@ def mint(
 def mint_by_key(worker: str, key: ClusterKey) -> tuple[bytes, bytes]:
     """Return the authority's certificate, and a worker's with its private key, by the key alone.
 
-    The authority's private key is derived from the cluster's. So all who have that trust each
+    The authority's private key is derived from the cluster's key. So all who have that trust each
     other's certificates, and nobody else can make one.
     """
     seed = b"".join(key.derive("telegrad authority", bytes([part])) for part in range(2))
-    # Twice as many bits as the order has: no remainder is more likely than another.
+    # Twice as many bits as the order has, so that all remainders are about equally likely.
     number = int.from_bytes(seed, "big") % (_ORDER - 1) + 1
     private_key = ec.derive_private_key(number, ec.SECP256R1())
     authority = _make_authority(private_key, f"{_TITLE} {key.tag}", _ALWAYS)
@@ -101,7 +102,7 @@ def mint_by_key(worker: str, key: ClusterKey) -> tuple[bytes, bytes]:
 
 
 def revoke(directory: Path, workers: Sequence[str]) -> list[Path]:
-    """Enter the workers' certificates in the list of those revoked; return its copies."""
+    """Add the workers' certificates to the list of revoked ones; return the paths of its copies."""
     home = directory / AUTHORITY_DIRECTORY
     _load_authority(home)
     listed = load_revoked(home / REVOKED_FILE)

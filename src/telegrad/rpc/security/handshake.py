@@ -8,20 +8,20 @@
     checked in constant time
 
 T is both introductions, byte for byte, and the certificates of both sides where there is TLS. It
-holds the purpose, whom the dialler expects, both names, incarnations and nonces, the ends of the
-connection, versions and limits. So nothing that was negotiated can be changed under way; a proof
-for one purpose, listener or connection is worthless for any other; a recorded one because the
-nonces are fresh, and one sent back to its maker because it names the side. Each side compares what
-the other states with what it sees itself, so a handshake that is relayed fails, changed or not. The
-keys of the frames that follow are derived from T as well, one a direction: they belong to this
-connection alone. The dialler proves first: a stranger learns nothing that was made with the key.
-While a key is being changed a worker has several: the dialler proves with its first, the listener
-takes any of its own and answers with the same.
+includes the purpose, the listener that the dialler expects, both names, incarnations and nonces,
+the ends of the connection, versions and limits. So nothing that was negotiated can be changed on
+the way. A proof for one purpose, listener or connection is worthless for any other; a recorded one
+is worthless because nonces are fresh, and one sent back to its maker because it names the side.
+Each side compares what the other states with what it sees itself, so a relayed handshake fails,
+changed or not. The keys of the frames that follow, one for each direction, are derived from T as
+well, and so belong to this connection alone. The dialler proves first: a stranger learns nothing
+made with the key. While a key is being changed, a worker has several: the dialler proves with its
+first, and the listener accepts any of its own and answers with the same.
 
-No I/O, clock or dice here: bytes, nonces and the time come in, effects go out. Every message has
-a fixed size and `wanted` says how much of it is missing, so a driver that reads no more than that
-never takes a byte of what follows. Invariants: `Established` is the last effect of a handshake
-that ended well and follows a proof that was checked; after `Failed` nothing is handled.
+There is no I/O, clock or randomness here: bytes, nonces and the time come in, effects go out. Every
+message has a fixed size, and `wanted` says how much of it is missing, so a driver that reads no
+more than that never takes a byte of what follows. Invariants: `Established` is the last effect of a
+successful handshake, and follows a proof that was checked; after `Failed` nothing is handled.
 """
 
 import enum
@@ -51,7 +51,7 @@ _KEY_ADVICE = "check that both workers were given the same key (TELEGRAD_KEY_FIL
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """What both sides of an authenticated connection know."""
+    """What both sides of an authenticated connection have agreed on."""
 
     peer_name: str
     peer_incarnation: int
@@ -61,7 +61,7 @@ class Agreement(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The connection is there."""
+    """The connection is open."""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -121,11 +121,11 @@ class Handshake:
         certificates: tuple[bytes, bytes] = (b"", b""),
         revoked: Collection[str] = (),
     ) -> None:
-        """Take part as `own`; of the `keys` the first proves, and each is taken for a proof.
+        """Take part as `own`, proving with the first of the `keys` and accepting all of them.
 
-        `certified` is the name in the other side's certificate, where there is one;
-        `certificates` are digests of the dialler's and the listener's, in this order. Where none
-        are shown, `revoked` are the names that the key alone does not prove.
+        `certified` is the name in the other side's certificate, if there is one; `certificates`
+        are digests of the dialler's and the listener's, in this order. Where no certificates are
+        shown, `revoked` are the names that the key alone does not prove.
         """
         self._own = own
         self._keys = keys
@@ -139,7 +139,7 @@ class Handshake:
         self._received = b""
         self._transcript = b""
         self.peer: Introduction | None = None
-        """What the other side claims to be, once it has said so: not yet proved."""
+        """What the other side claims to be, once it has said so; not proved yet."""
 
     @property
     def wanted(self) -> int:
@@ -171,7 +171,7 @@ class Handshake:
                     raise ProtocolViolation(
                         f"the connection was closed when {self._state.value} was expected "
                         f"({len(self._received)} bytes of it came)"
-                        # As one that speaks TLS does, where we speak plain TCP.
+                        # A side that speaks TLS does this where ours speaks plain TCP.
                         + (_TLS_DOUBT if self.peer is None and self._own.ends else "")
                     )
                 case Elapsed():
@@ -219,7 +219,7 @@ class Handshake:
             try:
                 self._check_meant(peer)
             except PeerError as error:
-                # Answered all the same: the dialler finds what does not fit, and can say so.
+                # Answered all the same, so that the dialler can find and report what does not fit.
                 return [Write(answer), *self._fail(error)]
             self._transcript = b"".join((message, answer, *self._certificates))
             self._state = _State.AWAITS_PROOF
@@ -240,7 +240,7 @@ class Handshake:
         except AuthenticationFailed as error:
             if own.side is Side.DIALLER:
                 raise
-            # Told, so that a listener that closes without a word is one that died.
+            # Said, so that a listener that closes without a word can be known to have died.
             return [Write(REFUSAL.ljust(_PROOF_BYTES, b"\0")), *self._fail(error)]
         self._state = _State.DONE
         agreement = Agreement(
@@ -280,7 +280,7 @@ class Handshake:
         )
 
     def _check_meant(self, peer: Introduction) -> None:
-        """Raise unless this is the connection that who introduces itself so means to have."""
+        """Raise unless this is the connection that the other side means to have."""
         own = self._own
         self._check_versions(peer)
         if peer.purpose is not own.purpose:
@@ -304,7 +304,7 @@ class Handshake:
                     "the address out of date?"
                 )
             return
-        # A dialler says whom it dials; who comes to a meeting knows nobody yet.
+        # A dialler says whom it dials, but at a meeting place it knows nobody yet.
         if peer.expected != (own.name if own.purpose is Purpose.LINK else ""):
             raise AuthenticationFailed(
                 f"{peer.name} dialled {peer.expected or 'nobody'} and reached {own.name}: is the "

@@ -1,12 +1,12 @@
-"""What a worker says of itself when a connection opens: one message of fixed size.
+"""An introduction: what a worker says about itself when a connection opens, in a fixed size.
 
 An introduction is the only thing that is parsed before the other side has proved the cluster's
 key, so it has one length, one layout and no choices: integers, a nonce, padded names and the two
 ends of the connection. Nothing in it decides how much is read or allocated.
 
-It knows nothing of keys, sockets or states. Invariant: `encode` and `decode` are inverse, and a
-message that `decode` takes is the only encoding of its introduction, so two sides that hash the
-bytes hash the same meaning.
+Nothing here knows keys, sockets or states. Invariant: `encode` and `decode` are inverse, and a
+message that `decode` accepts is the only encoding of its introduction, so two sides that hash the
+same bytes mean the same.
 """
 
 import enum
@@ -36,14 +36,14 @@ INTRODUCTION_BYTES = _LAYOUT.size
 
 
 class Side(enum.IntEnum):
-    """Which end of the connection speaks."""
+    """An end of the connection."""
 
     DIALLER = 1
     LISTENER = 2
 
 
 class Purpose(enum.IntEnum):
-    """What a connection is for: a proof for one is worth nothing for another."""
+    """What a connection is for; a proof for one purpose is worthless for another."""
 
     LINK = 1
     MEETING = 2
@@ -55,9 +55,9 @@ class Purpose(enum.IntEnum):
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """The two ends of a TCP connection, as either side sees them: (IP address, port) of each.
+    """The two ends of a TCP connection, an (IP address, port) each, as one side sees them.
 
-    Where nothing lies between, both see the same.
+    If nothing lies between the two sides, both see the same.
     """
 
     dialler: tuple[str, int]
@@ -98,22 +98,22 @@ def _unpack_host(packed: bytes) -> str:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The most that a worker takes from its peer; a connection runs under the smaller of both."""
+    """The most that a worker accepts from its peer; the smaller limits of both sides hold."""
 
     header_bytes: int = 64 << 20
     payload_bytes: int = 1 << 40
     dimensions: int = 64
 
     def smaller(self, other: "Limits") -> "Limits":
-        """Return the limits that both keep to."""
+        """Return the limits that satisfy both."""
         return Limits(*map(min, astuple(self), astuple(other)))
 
 
 class Introduction(msgspec.Struct, frozen=True):
     """Who speaks, to whom, what for, and what it can do.
 
-    `expected`: the name that the dialler dials, "" at a meeting place. `ends`: those of the
-    connection, where they are bound. `segments`: it takes shared memory.
+    `expected` is the name that the dialler dials, "" at a meeting place. `ends` are those of the
+    connection, where the proof is bound to them. `segments`: whether it accepts shared memory.
     """
 
     side: Side
@@ -193,14 +193,14 @@ class Introduction(msgspec.Struct, frozen=True):
 
 
 def _padded(field: bytes, length: int) -> str | None:
-    """Return the name in the field; None if there is none, or not as one is written."""
+    """Return the name in the field; None unless there is one, encoded as `encode` would."""
     name = field[:length].decode("ascii", "replace")
     is_sound = length <= _NAME_BYTES and field == field[:length].ljust(_NAME_BYTES, b"\0")
     return name if is_sound and _NAME.fullmatch(name) else None
 
 
 def could_be_introduction(received: bytes) -> bool:
-    """Say whether the bytes so far may begin an introduction: a stranger is known by eight."""
+    """Say whether an introduction may begin with these bytes; eight reveal a stranger."""
     return received[: len(_MAGIC)] == _MAGIC[: len(received)]
 
 

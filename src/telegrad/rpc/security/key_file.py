@@ -1,7 +1,7 @@
-"""A file of keys, one a line, of which the first proves and each is taken for a proof.
+"""A file of keys, one a line: a worker proves with the first, and accepts proofs with any.
 
-So a key is changed while the workers run: add the new one behind the old one everywhere, then put
-it first everywhere, then drop the old one. The file is looked at before each handshake.
+So a key can be changed while the workers run: add the new one after the old one everywhere, then
+put it first everywhere, then drop the old one. The file is checked before each handshake.
 """
 
 import os
@@ -12,18 +12,18 @@ from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.watched_files import WatchedFiles
 
 STEPS: Final = ("add", "use", "drop")
-"""Of changing a key; each is taken everywhere before the next."""
+"""The steps of changing a key; each is done everywhere before the next."""
 
 
 class KeySource(Protocol):
-    """Where a worker has its cluster's keys from: one ClusterKey, or a file of several."""
+    """Where a worker gets its cluster's keys from: one ClusterKey, or a file of several."""
 
     def valid(self) -> tuple[ClusterKey, ...]:
-        """Return the keys that hold now, the one to prove with first."""
+        """Return the keys that are valid now, first the one to prove with."""
 
 
 class KeyFile:
-    """The keys in a file; see above."""
+    """The keys in a file, as it is now."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
@@ -33,7 +33,7 @@ class KeyFile:
         return f"KeyFile({self._path!r})"
 
     def valid(self) -> tuple[ClusterKey, ...]:
-        """Return the keys that are in the file now, the one to prove with first."""
+        """Return the keys in the file, first the one to prove with."""
         return self._keys.current()
 
 
@@ -52,7 +52,7 @@ def next_keys(keys: tuple[ClusterKey, ...], step: str) -> tuple[ClusterKey, ...]
 
 
 def write_keys(path: str | os.PathLike[str], keys: tuple[ClusterKey, ...]) -> None:
-    """Replace a file of keys by another, mode 0600; it is there whole at any moment."""
+    """Replace a file of keys by another with mode 0600; at any moment, one of them is there."""
     unseen = f"{os.fspath(path)}.{os.getpid()}"
     with open(os.open(unseen, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(b"".join(key.encode() for key in keys))

@@ -1,7 +1,7 @@
-"""A worker's certificate by the cluster's key alone: it mints its own, and nothing is copied.
+"""Certificates by the cluster's key alone: each worker mints its own, and nothing is copied.
 
-The key says who belongs to the cluster; a name is as good as the word of a member. Where names must
-be bound, `telegrad keygen` mints a certificate a worker.
+The key proves who belongs to the cluster, but a member may take any name. Where names must be
+proved as well, `telegrad keygen` mints a certificate for each worker.
 """
 
 import tempfile
@@ -34,12 +34,12 @@ class KeyedCredentials:
             return self._minted[1]
 
     def check(self, name: str) -> None:
-        """Mint the certificate, if that has not been done; raise if it can't be."""
+        """Mint the certificate unless that is done; raise if it can't be."""
         self.current()
 
 
 def _mint(name: str, keys: tuple[ClusterKey, ...]) -> Contexts:
-    """Return a certificate by the first key, for peers who have one by any of them."""
+    """Return a certificate by the first key; peers may have theirs by any of the keys."""
     try:
         from telegrad.rpc.security.certificates import mint_by_key
     except ImportError as error:
@@ -49,7 +49,7 @@ def _mint(name: str, keys: tuple[ClusterKey, ...]) -> Contexts:
         ) from error
     minted = [mint_by_key(name, key) for key in keys]
     authorities = b"".join(authority for authority, _ in minted).decode("ascii")
-    # OpenSSL takes files alone. This one has mode 0600, and is gone at once.
+    # OpenSSL only takes files. This one has mode 0600, and is deleted at once.
     with tempfile.NamedTemporaryFile(prefix="telegrad-") as file:
         file.write(minted[0][1])
         file.flush()

@@ -1,4 +1,4 @@
-"""The cluster's key: what every worker of one cluster knows and nobody else.
+"""The cluster's key, which every worker of a cluster knows and nobody else.
 
 Invariant: the bytes never appear in a representation, an error or a log, and a file that holds
 them is readable by its owner alone.
@@ -16,7 +16,7 @@ _LARGEST_FILE = 1 << 16
 
 
 class ClusterKey:
-    """Thirty-two random bytes from which others are derived, and that don't show themselves."""
+    """Thirty-two random bytes, never shown, from which other keys are derived."""
 
     __slots__ = ("_secret",)
 
@@ -58,9 +58,9 @@ class ClusterKey:
 
     @classmethod
     def load_all(cls, path: str | os.PathLike[str]) -> tuple["ClusterKey", ...]:
-        """Return the keys in the file, which nobody but its owner may be able to read.
+        """Return the keys in the file, which only its owner may be able to read.
 
-        One that root owns, as a cluster engine mounts its secrets, may be readable by its group.
+        A file that root owns, as cluster engines mount secrets, may be readable by its group.
         """
         try:
             with open(path, "rb") as file:
@@ -75,7 +75,7 @@ class ClusterKey:
 
     @classmethod
     def parse(cls, text: str, where: str) -> "ClusterKey":
-        """Return the key that a text, found `where`, has in hexadecimal digits."""
+        """Return the key in hexadecimal digits; `where` the text was found is for errors."""
         try:
             return cls(bytes.fromhex(text.strip()))
         except (ValueError, UsageError):
@@ -95,25 +95,25 @@ class ClusterKey:
         return self._secret.hex().encode("ascii") + b"\n"
 
     def valid(self) -> tuple["ClusterKey", ...]:
-        """Return the keys that hold: this one, and it does for ever. See KeySource."""
+        """Return the keys that are valid: this one, for ever. See KeySource."""
         return (self,)
 
     @property
     def tag(self) -> str:
-        """What tells this key from others, and says nothing about it."""
+        """An identifier of this key, which reveals nothing about it."""
         return self.derive("telegrad key tag", b"")[:8].hex()
 
     def derive(self, label: str, transcript: bytes) -> bytes:
-        """Return thirty-two bytes that only who has this key can tell: HKDF-Expand of RFC 5869.
+        """Return thirty-two bytes that only holders of this key can compute: HKDF-Expand, RFC 5869.
 
-        Those of two labels, or of two transcripts, say nothing about each other. (HKDF's first
-        step, which makes a key out of uneven randomness, has nothing to do here.)
+        Those of different labels or transcripts reveal nothing about each other. (HKDF's first
+        step, which makes a key out of uneven randomness, is not needed here.)
         """
         return hmac.digest(self._secret, label.encode() + b"\0" + transcript + b"\x01", "sha256")
 
 
 class SessionKeys:
-    """The keys of one connection's frames, one a direction; they don't show themselves."""
+    """The keys of one connection's frames, one for each direction; they are never shown."""
 
     __slots__ = ("receiving", "sending")
 
@@ -126,7 +126,7 @@ class SessionKeys:
 
 
 def _check_private(status: os.stat_result, path: str | os.PathLike[str]) -> None:
-    # A group may read a file of root's; with the right to write it could put in another key.
+    # The group of a file of root's may read it, but not write it: it could put in another key.
     closed_to = 0o037 if status.st_uid == 0 else 0o077
     if stat.S_ISREG(status.st_mode) and status.st_mode & closed_to:
         raise Refused(

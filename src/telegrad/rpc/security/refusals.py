@@ -1,7 +1,7 @@
-"""What a worker refuses, in the log: the first few a minute of each source, then how many more.
+"""Logging what a worker refuses: the first few of each source in a minute, then how many more.
 
 A stranger that can reach a port could fill the disk with refusals. Invariant: however many are
-refused, from however many sources, a minute takes `_MOST` lines and as many counts.
+refused, from however many sources, there are at most `_MOST` lines and as many counts a minute.
 """
 
 import logging
@@ -13,8 +13,8 @@ from telegrad.rpc.security.audit import audit
 
 _log: Final = logging.getLogger("telegrad.rpc")
 _MINUTE: Final = 60.0
-_FIRST: Final = 5  # Told of each source in a minute.
-_MOST: Final = 50  # Told of all of them.
+_FIRST: Final = 5  # Lines for each source in a minute.
+_MOST: Final = 50  # Lines for all sources.
 _OTHERS: Final = "others"
 
 
@@ -28,10 +28,10 @@ class Refusals:
         self._untold: dict[str, int] = {}
         self._lines = 0
         self.due = math.inf
-        """When the minute is over; what was only counted is told then, by `catch_up`."""
+        """When the minute is over, and `catch_up` logs what was only counted."""
 
     def note(self, source: str, now: float, message: str, **fields: Any) -> None:
-        """Log a refusal, or count it; `fields` are for the audit's line."""
+        """Log a refusal, or only count it; `fields` are for the audit log."""
         self.catch_up(now)
         with self._lock:
             self.due = min(self.due, now + _MINUTE)
@@ -46,7 +46,7 @@ class Refusals:
         audit("refused", self._worker, source=source, **fields)
 
     def catch_up(self, now: float) -> None:
-        """Tell how many were only counted, if the minute is over."""
+        """Log how many were only counted, if the minute is over."""
         if now < self.due:
             return
         with self._lock:

@@ -1,10 +1,10 @@
-"""A worker's certificate, and what is asked of the other side's.
+"""A worker's certificate, and what the other side's must satisfy.
 
 Workers are known by name, not by host: a certificate carries `telegrad:worker:<name>` as its
 only subject alternative name, and both sides must show one signed by the cluster's authority.
 The name in it is then the only one that the handshake accepts.
 
-Invariant: no context here takes less than TLS 1.3, or a peer without a certificate.
+Invariant: no context here accepts less than TLS 1.3, or a peer without a certificate.
 """
 
 import contextlib
@@ -29,23 +29,23 @@ WORKER_URI = "telegrad:worker:"
 
 
 class Contexts(NamedTuple):
-    """What one connection needs: the contexts of both ends, and what to look for in the other."""
+    """What one connection needs: contexts for both ends, and the certificates to refuse."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
     digest: bytes
-    """Of the own certificate."""
+    """Of this worker's own certificate."""
     revoked: Mapping[bytes, str]
-    """Digests of the certificates that are no longer taken, and whose they were."""
+    """The digests of revoked certificates, with the names of their workers."""
 
     @classmethod
     def made(
         cls, authorities: str, certificate: Path, private_key: Path, revoked: Mapping[bytes, str]
     ) -> "Contexts":
-        """Return those of a certificate, whose peers one of the authorities has signed."""
+        """Return the contexts for a certificate and peers that one of the authorities signed."""
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # A host's name says nothing about which worker runs on it; the certificate's does.
+        # Not the host's name counts, but the worker's, which the certificate carries.
         client.check_hostname = False
         for context in (server, client):
             context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -65,7 +65,7 @@ class Contexts(NamedTuple):
         return name, digest
 
     def check(self, name: str, digest: bytes) -> None:
-        """Raise if the certificate of a worker was revoked; if none was shown, for any it had."""
+        """Raise if a worker's certificate was revoked or, where it shows none, any it had."""
         if digest in self.revoked or (not digest and name in self.revoked.values()):
             raise AuthenticationFailed(
                 f"the certificate of {name} was revoked: mint {name} another one with `telegrad "
@@ -74,19 +74,19 @@ class Contexts(NamedTuple):
 
 
 class CredentialSource(Protocol):
-    """Where a worker has its certificate from: a directory, or its cluster's key."""
+    """Where a worker gets its certificate from: a directory, or its cluster's key."""
 
     def current(self) -> Contexts:
-        """Return what holds for connections that are opened now."""
+        """Return what is valid for connections that are opened now."""
 
     def check(self, name: str) -> None:
-        """Raise unless these are the worker's own, and others of its cluster would take them."""
+        """Raise unless these are the worker's own, and others of its cluster would accept them."""
 
 
 class Credentials:
     """A worker's directory as `telegrad keygen` made it; read again when something changes there.
 
-    So a certificate is renewed, and another one revoked, while the worker runs.
+    So certificates can be renewed and revoked while the worker runs.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -127,7 +127,7 @@ class Credentials:
         dialler = contexts.client.wrap_bio(back, there)
         listener = contexts.server.wrap_bio(there, back, server_side=True)
         try:
-            # A connection to oneself, up to where the dialler has seen the certificate.
+            # A handshake with oneself, until the dialler has seen the certificate.
             for side in (dialler, listener, dialler):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     side.do_handshake()

@@ -1,7 +1,6 @@
-"""What was read from files, and is read again once one of them has changed.
+"""A value that was read from files, and is read again when one of them changes.
 
-Invariant: files that can't be read or used change nothing. What was read before holds, and one
-line is logged.
+Invariant: if the files can't be read or used, the old value is kept, and a line is logged.
 """
 
 import logging
@@ -18,18 +17,18 @@ T = TypeVar("T")
 
 
 class WatchedFiles(Generic[T]):
-    """The value of a function that reads these files; some of them need not be there."""
+    """The result of a function that reads these files; some of them may be missing."""
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], read: Callable[[], T]) -> None:
         self._paths = paths
         self._read = read
         self._lock = threading.RLock()
-        # In this order: a change in between is seen at the next look.
+        # In this order, so that a change in between is noticed next time.
         self._seen = self._look()
         self._value = read()
 
     def current(self) -> T:
-        """Return what is in the files now."""
+        """Return the value that the files have now."""
         if self._look() != self._seen:
             with self._lock:
                 self._seen = self._look()
@@ -44,7 +43,7 @@ class WatchedFiles(Generic[T]):
 
 
 def _state(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
-    """Return what is different once a file was changed, replaced, or its mode was."""
+    """Return what differs once a file, or its mode, was changed or replaced."""
     try:
         found = os.stat(path)
     except OSError:
