@@ -1,5 +1,6 @@
 """What things say they are, at a prompt and in a notebook."""
 
+import asyncio
 import concurrent.futures
 import logging
 import operator
@@ -108,6 +109,10 @@ def test_a_profile_says_whom_it_watched():
     assert "<td>ps</td>" in profile._repr_html_()
 
 
+def truediv_behind(gate):
+    return operator.truediv(1, gate.local_value().wait())
+
+
 def told(caplog):
     """What was logged of these calls: one that another test left may go in this, too."""
     return [record for record in caplog.records if "truediv" in record.getMessage()]
@@ -134,6 +139,23 @@ def test_a_failed_call_that_somebody_asked_is_not_logged(caplog, ask):
         getattr(call, ask)()
     except ZeroDivisionError:
         pass
+    del call
+    assert not told(caplog)
+
+
+def test_a_failed_call_whose_waiting_task_was_cancelled_is_not_logged(caplog):
+    """Who cancels knows; the log would fill with calls that failed as their context ended."""
+    gate = rpc.remote("ps", rpc.Future)
+
+    async def give_up():
+        call = rpc.rpc_async("ps", truediv_behind, (gate,))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(call, 0.001)
+        return call
+
+    call = asyncio.run(give_up())
+    gate.rpc_sync().set_result(0)
+    concurrent.futures.wait([call])
     del call
     assert not told(caplog)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.rpc.connected import PATIENCE
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.transport.segments import (
+    AT_ONCE,
     SEGMENTS,
     SMALLEST_SEGMENT,
     TURNS_UP_TO,
@@ -73,6 +75,37 @@ def test_what_the_sender_writes_is_mapped_not_copied(
     assert array[0] == 99
     array[1] = 98
     assert segment.view[1] == 98
+
+
+def test_a_large_segment_is_backed_and_filled_in_pieces_between_which_others_run(
+    pool: SegmentPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call for all of it would keep the interpreter, and no sign of life would go to peers."""
+    backed: list[tuple[int, int]] = []
+    filled: list[tuple[int, bytes, int]] = []
+
+    class Memory:
+        def madvise(self, advice: int, start: int, nbytes: int) -> None:
+            backed.append((start, nbytes))
+
+    class View:
+        def __setitem__(self, place: slice, piece: memoryview) -> None:
+            filled.append((place.start, bytes(piece[:1]), len(piece)))
+
+    segment: Any = take(pool)
+    monkeypatch.setattr(segment, "_memory", Memory())
+    monkeypatch.setattr(segment, "view", View())
+    assert segment.populate(2 * AT_ONCE + 5000)
+    assert backed[:3] == [(0, AT_ONCE), (AT_ONCE, AT_ONCE), (2 * AT_ONCE, 5000)]
+    segment.fill(b"a" * AT_ONCE + b"b" * AT_ONCE + b"c" * 5000)
+    assert filled == [(0, b"a", AT_ONCE), (AT_ONCE, b"b", AT_ONCE), (2 * AT_ONCE, b"c", 5000)]
+
+
+def test_a_filled_segment_has_the_buffers_bytes(pool: SegmentPool) -> None:
+    data = np.random.default_rng(0).bytes(AT_ONCE + 77)
+    segment = take(pool, len(data))
+    segment.fill(data)
+    assert segment.view == data
 
 
 def test_a_segment_is_free_only_when_the_last_view_of_the_array_is_gone(

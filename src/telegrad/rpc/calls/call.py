@@ -115,6 +115,11 @@ class Call(Future[Any]):
         if self._error is not None and hasattr(self, "unheard"):
             self.unheard.hear()
 
+    def _given_up(self) -> None:
+        # On purpose: what becomes of it is no news to the program.
+        self.is_own = False
+        self._hear()
+
     @property
     def to(self) -> WorkerInfo:
         """Who is called."""
@@ -143,6 +148,7 @@ class Call(Future[Any]):
             try:
                 self.worker.host.wait(self, timeout)
             except KeyboardInterrupt as interrupt:
+                self._given_up()
                 interrupt.__context__ = own_context(interrupt)
                 raise
             if not self._done and timeout is not None:

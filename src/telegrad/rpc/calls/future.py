@@ -318,6 +318,9 @@ class Future(Generic[T]):
         self.add_done_callback(follow)
         return following
 
+    def _given_up(self) -> None:
+        """Note that the one that waited was interrupted, or its task cancelled."""
+
     def __await__(self) -> Generator[Any, None, T]:
         import asyncio
 
@@ -338,6 +341,9 @@ class Future(Generic[T]):
             self.add_done_callback(callback)
             try:
                 yield from arrived
+            except BaseException:
+                self._given_up()
+                raise
             finally:
                 self._forget_callback(callback)
         return self.value()

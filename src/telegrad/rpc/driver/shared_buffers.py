@@ -50,7 +50,7 @@ class SharedBuffers:
                     content.append(buffer)
                     continue
                 placed.append(segment)
-                segment.view[:] = buffer
+                segment.fill(buffer)
                 content.append(Placement(segment.id, segment.size if segment.is_new else 0, nbytes))
         except BaseException:
             # Ctrl-C while much is copied.

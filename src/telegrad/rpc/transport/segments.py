@@ -46,6 +46,12 @@ SEGMENTS = (
 SMALLEST_SEGMENT = 256 << 10
 """Below this many bytes the socket is as fast."""
 
+AT_ONCE = 16 << 20
+"""Bytes that are backed by pages, or copied, by one call that keeps the interpreter to itself.
+
+Other threads run between two of them: else a peer would take a large message for silence.
+"""
+
 TURNS_UP_TO = 4 << 20
 """Up to this many bytes two segments take turns: what the peer has just read is slow to write."""
 
@@ -108,7 +114,8 @@ class Segment:
         Else the write that finds none would end the process.
         """
         try:
-            self._memory.madvise(_MADV_POPULATE_WRITE, 0, nbytes)
+            for start in range(0, nbytes, AT_ONCE):
+                self._memory.madvise(_MADV_POPULATE_WRITE, start, min(AT_ONCE, nbytes - start))
             self._memory.madvise(_MADV_POPULATE_WRITE, self.size, _MARK_BYTES)
         except OSError as error:
             # A kernel before 5.14 does not know it.
@@ -120,6 +127,12 @@ class Segment:
         self.is_taken = True
         self._memory[self.size] = 1
         self.view = memoryview(self._memory)[:nbytes]
+
+    def fill(self, buffer: bytes | bytearray | memoryview) -> None:
+        """Copy the buffer, which is as long as `view`, there."""
+        view, whole = self.view, memoryview(buffer)
+        for start in range(0, len(whole), AT_ONCE):
+            view[start : start + AT_ONCE] = whole[start : start + AT_ONCE]
 
     def handed_over(self) -> None:
         """Note that it was sent, and its descriptor: the next frame only names it."""
