@@ -1,7 +1,7 @@
 """Checking what a backward pass starts from, wholly, before anything runs."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from telegrad.arrays import backend_of
@@ -23,19 +23,27 @@ class Start(NamedTuple):
     """What the pass starts with; its array is the framework's own."""
 
 
-def listed(tensors: Any, name: str) -> list[Tensor]:
+def listed(
+    tensors: Any, name: str, adopted: Callable[[Any], Any] = lambda value: value
+) -> list[Tensor]:
+    """Return a Tensor or a sequence of them as a list; what is none must be one once `adopted`."""
     if isinstance(tensors, Tensor):
         return [tensors]
-    is_list = type(tensors) is list
-    if not is_list and (not hasattr(tensors, "__iter__") or hasattr(tensors, "__dlpack__")):
-        raise DTypeError(
-            f"expected a Tensor or a sequence of Tensors as {name}, got {kind_of(tensors)}; make "
-            f"one with {way_in(tensors)} and compute with that"
-        )
+    if type(tensors) is not list:
+        tensors = adopted(tensors)
+        if isinstance(tensors, Tensor):
+            return [tensors]
+        if not hasattr(tensors, "__iter__") or hasattr(tensors, "__dlpack__"):
+            raise DTypeError(
+                f"expected a Tensor or a sequence of Tensors as {name}, got {kind_of(tensors)}; "
+                f"make one with {way_in(tensors)} and compute with that"
+            )
     listed = list(tensors)
     for i, each in enumerate(listed):
         if not isinstance(each, Tensor):
-            raise DTypeError(f"expected a Tensor as {name}[{i}], got {kind_of(each)}")
+            listed[i] = each = adopted(each)
+            if not isinstance(each, Tensor):
+                raise DTypeError(f"expected a Tensor as {name}[{i}], got {kind_of(each)}")
     return listed
 
 

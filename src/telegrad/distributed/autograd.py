@@ -115,15 +115,15 @@ def backward(
         tensor([2.7183, 7.3891])
     """
     here = _here()
-    found = _live(context_id, here)
+    found = here.contexts.get(context_id)
     if retain_graph is not None and not isinstance(retain_graph, int):
         # torch.autograd.backward has the gradients of its roots in this place.
         raise UsageError(
             f"expected True or False as retain_graph, got {type(retain_graph).__name__}; gradients "
             "of the roots are given by name, grad_tensors=..."
         )
-    weights = frameworks.starts(grad_tensors, roots)
-    chosen_roots = listed(frameworks.adopted(roots), "roots")
+    weights = None if grad_tensors is None else frameworks.starts(grad_tensors, roots)
+    chosen_roots = listed(roots, "roots", frameworks.adopted)
     starts = checked_roots(chosen_roots, weights, "grad_tensors", create_graph)
     targets = None
     if inputs is not None:
@@ -165,11 +165,11 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
         tensor([1., 1.])
     """
     here = _here()
-    found = _live(context_id, here)
+    found = here.contexts.get(context_id)
     gradients = found.committed_gradients()
     here.leases.check(found)
     # Checked again: the context, with its gradients, may have been released during the wait.
-    _live(context_id, here)
+    here.contexts.get(context_id)
     return gradients
 
 
@@ -210,12 +210,13 @@ def grad(
         ...     print(dist_autograd.grad(context_id, y, x))
         (tensor(12.),)
     """
-    found = _live(context_id)
+    here = _here()
+    found = here.contexts.get(context_id)
     chosen = [inputs] if isinstance(inputs, RRef) else frameworks.listed_inputs(inputs)
     if not chosen:
         raise UsageError("expected at least one tensor or RRef in inputs, got an empty sequence")
     weights = frameworks.starts(grad_outputs, outputs)
-    chosen_outputs = listed(frameworks.adopted(outputs), "outputs")
+    chosen_outputs = listed(outputs, "outputs", frameworks.adopted)
     starts = checked_roots(chosen_outputs, weights, "grad_outputs", create_graph)
     chosen = [x.local_value() if isinstance(x, RRef) and x.is_owner() else x for x in chosen]
     targets, remote = targets_of(chosen)
@@ -226,7 +227,7 @@ def grad(
         how = (as_rrefs, materialize_grads, create_graph)
         results.extend(collect(found, local_pass, chosen, targets, how))
 
-    _here().coordinator.run(
+    here.coordinator.run(
         found,
         starts,
         retain_graph=retain_graph,
@@ -268,13 +269,8 @@ def _here() -> "WorkerAutograd":
     return autograd_of(current_worker())
 
 
-def _live(context_id: int, here: "WorkerAutograd | None" = None) -> Context:
-    if not isinstance(context_id, int):
-        raise ContextError(
-            f"expected the id of a context, an int, got {type(context_id).__name__}: hand over "
-            "first what `with context() as context_id` gives"
-        )
-    return (here or _here()).contexts.get(context_id)
+def _live(context_id: int) -> Context:
+    return _here().contexts.get(context_id)
 
 
 def _enter_new(here: "WorkerAutograd") -> tuple[Context, Token[ProgramPoint | None]]:

@@ -51,7 +51,8 @@ def _reduced(
         return _reduced(primitive, x, axis, keepdims, unknown, **options).to(dtype)
     if keepdims is not False:
         check_keepdims(keepdims, primitive.name)
-    x = as_tensor(x, primitive.name)
+    if not isinstance(x, Tensor):
+        x = as_tensor(x, primitive.name)
     if axis is not None:
         axis = normalized_axes(axis, x.ndim, primitive.name)
     if fast_path is not None and (made := fast_path(x, axis, keepdims)) is not None:

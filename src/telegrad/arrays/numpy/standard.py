@@ -89,9 +89,7 @@ def tanh(x: Any) -> Any:
     return fixed
 
 
-def sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
-    """``sum`` without NumPy's Python wrapper, which takes longer than the sum of a small array."""
-    return total(x, axis=axis, dtype=dtype, keepdims=keepdims)
+sum = total  # NumPy's Python wrapper takes longer than the sum of a small array.
 
 
 def cumulative_sum(

@@ -52,7 +52,7 @@ class Context(msgspec.Struct, eq=False):
     """The id of the worker that opened the context."""
     introduced_by: str | None
     """Who first called with this context; None at home."""
-    lock: AbstractContextManager[Any] = msgspec.field(default_factory=threading.RLock)
+    lock: AbstractContextManager[Any] = msgspec.field(default_factory=type(threading.RLock()))
     sends: dict[int, SendNode] = {}
     """By message id, as `spent`, `failed` and `recvs` are."""
     spent: dict[int, SendNode] = {}
@@ -207,11 +207,11 @@ class Contexts:
             yield all(each.id == context_id and not each.sends for each in self.all())
 
     def get(self, context_id: int) -> Context:
-        """Return the context of that id; raise if it is unknown or released."""
-        found = self._by_id.get(context_id)
-        if found is None:
-            raise self._unknown(context_id)
-        return found
+        """Return the context of that id; raise if it is unknown or released, or no id."""
+        try:
+            return self._by_id[context_id]
+        except (KeyError, TypeError):
+            raise self._unknown(context_id) from None
 
     def met(self, context_id: int) -> Context | None:
         """Return the context of that id, None if it never came here; raise if it is released."""
@@ -267,6 +267,11 @@ class Contexts:
         return self._released.get(context_id)
 
     def _unknown(self, context_id: int) -> ContextError | WorkerLost:
+        if not isinstance(context_id, int):
+            return ContextError(
+                f"expected the id of a context, an int, got {type(context_id).__name__}: hand over "
+                "first what `with context() as context_id` gives"
+            )
         lost = self.loss_of(context_id)
         if lost is not None:
             return gone_on(self._worker_name, context_id, lost)

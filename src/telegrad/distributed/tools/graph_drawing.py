@@ -65,7 +65,7 @@ def draw(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Drawing:
         ...     print(dist_autograd.draw(context_id, y).save("graph.svg"))
         graph.svg
     """
-    chosen = listed(frameworks.adopted(roots), "roots")
+    chosen = listed(roots, "roots", frameworks.adopted)
     starts_here = [node_of(root, "roots") for root in chosen]
     found: dict[str, list[Any]] = gather(context_id, describe_graph, starts_here)
     lines = ["digraph telegrad {", "  rankdir=LR; node [fontname=sans, fontsize=10];"]
