@@ -278,7 +278,7 @@ class Recorder:
         path: Path,
         duals: dict[int, CarriedDual],
     ) -> None:
-        came = frameworks.stand_ins(values) if frameworks.known else values
+        came, owners = frameworks.stand_ins(values) if frameworks.known else (values, None)
         flat: list[Tensor] = []
         for i, value in enumerate(came):
             if isinstance(value, Tensor):
@@ -293,8 +293,8 @@ class Recorder:
         if context.released:
             # See `Contexts.drop`: nobody else would take it out again.
             context.recvs.clear()
-        if came is not values:
-            frameworks.join(values, came)
+        if owners:
+            frameworks.join(values, came, owners)
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
         if frameworks.known:
