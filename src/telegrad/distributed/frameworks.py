@@ -321,16 +321,22 @@ def accumulate(leaf: Any, gradient: Any) -> None:
         leaf.grad = gradient if leaf.grad is None else added(leaf.grad, gradient)
 
 
-def stand_ins(values: list[Any]) -> list[Any]:
-    """Return what came with stand-ins for other frameworks' values; the list itself if none is."""
-    came = values
+def stand_ins(values: list[Any]) -> tuple[list[Any], dict[int, Framework]]:
+    """Return what came with stand-ins for other frameworks' values, and whose these are, by index.
+
+    The list itself if none is.
+    """
+    owners: dict[int, Framework] = {}
     for framework in known:
         for i, value in enumerate(values):
             if isinstance(value, framework.type):
-                if came is values:
-                    came = values.copy()
-                came[i] = wrap(None)
-    return came
+                owners[i] = framework
+    if not owners:
+        return values, owners
+    came = values.copy()
+    for i in owners:
+        came[i] = wrap(None)
+    return came, owners
 
 
 def make_constant(values: list[Any]) -> None:
@@ -341,13 +347,12 @@ def make_constant(values: list[Any]) -> None:
                 values[i] = framework.join(value, None)
 
 
-def join(values: list[Any], stand_ins: list[Any]) -> None:
+def join(values: list[Any], stand_ins: list[Any], owners: dict[int, Framework]) -> None:
     """Give the values of other frameworks the history of their stand-ins."""
-    for i, (value, stand_in) in enumerate(zip(values, stand_ins)):
-        if stand_in is not value and (stand_in.node is not None or stand_in.tangents):
-            owner = framework_of(value)
-            assert owner is not None
-            values[i] = owner.join(value, stand_in)
+    for i, owner in owners.items():
+        stand_in = stand_ins[i]
+        if stand_in.node is not None or stand_in.tangents:
+            values[i] = owner.join(values[i], stand_in)
 
 
 def is_recording(values: list[Any]) -> bool:

@@ -421,8 +421,8 @@ def test_an_entry_keeps_the_graph_behind_a_node_that_python_defines(mode):
 def test_what_went_over_is_known_for_as_long_as_a_graph_may_lead_there():
     went = from_torch(torch_leaf(1.0) * 2) * 3
     (entry,) = [each for each in reachable([went.node]) if isinstance(each, Entry)]
-    assert entry in GONE_OVER
-    reference = weakref.ref(entry)
+    key = entry.key
+    assert GONE_OVER[key]() is entry
     del went, entry
     gc.collect()
-    assert reference() is None
+    assert key not in GONE_OVER

@@ -286,7 +286,7 @@ class Recorder:
         path: Path,
         duals: dict[int, CarriedDual],
     ) -> None:
-        came = frameworks.stand_ins(values) if frameworks.known else values
+        came, owners = frameworks.stand_ins(values) if frameworks.known else (values, None)
         flat: list[Tensor] = []
         for i, value in enumerate(came):
             if isinstance(value, Tensor):
@@ -301,8 +301,8 @@ class Recorder:
         if context.released:
             # See `Contexts.drop`: nobody else would take it out again.
             context.recvs.clear()
-        if came is not values:
-            frameworks.join(values, came)
+        if owners:
+            frameworks.join(values, came, owners)
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
         for i, value in enumerate(values):
@@ -319,8 +319,6 @@ class Recorder:
         A level may close while a message is under way: what was counted where it left still counts.
         """
         found: dict[int, CarriedDual] = {}
-        if CarriedDual not in map(type, values):
-            return found
         for i, value in enumerate(values):
             if isinstance(value, CarriedDual):
                 values[i] = value.arrive(self._levels)

@@ -13,6 +13,7 @@ Those of sparse tensors go as dense arrays, and are sparse again where they ente
 
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from sys import getrefcount
 from typing import Any, Final
 
@@ -76,16 +77,16 @@ class Entry(BoundaryStruct, eq=False):
     """Where cotangents enter PyTorch's graph: at a place in it, or at a leaf."""
 
     key: int
-    place: tuple[Any, int] | None
-    """A node of PyTorch's and which of its results; None for a leaf, whose node few ask for."""
-    leaf: torch.Tensor | None
     dtype: torch.dtype
-    device: torch.device
-    sparse_dim: int | None
+    place: tuple[Any, int] | None = None
+    """A node of PyTorch's and which of its results; None for a leaf, whose node few ask for."""
+    leaf: torch.Tensor | None = None
+    device: torch.device = CPU
+    sparse_dim: int | None = None
     """How many dimensions of the tensor are sparse, as those of its cotangents are; None: dense."""
-    tensor: torch.Tensor | None
+    tensor: torch.Tensor | None = None
     """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
-    owner: Any
+    owner: Any = None
     """Keeps the graph behind a node that Python defines, which the node itself does not."""
 
     @property
@@ -101,7 +102,9 @@ class Entry(BoundaryStruct, eq=False):
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not isinstance(cotangent, Tensor):
-            return (self._laid_out(self._over(cotangent)),)
+            made = self._over(cotangent)
+            is_dense = self.sparse_dim is None and made.layout is torch.strided
+            return (made if is_dense else self._laid_out(made),)
         primal = self._over(cotangent.array)
         if not cotangent.tangents:
             return (primal,)
@@ -168,8 +171,16 @@ def _bound_tangent(cotangent: Tensor) -> Tensor:
     return found
 
 
-GONE_OVER: weakref.WeakSet[Entry] = weakref.WeakSet()
-"""The entries that telegrad's graph may lead to; those of roots and messages stand alone."""
+GONE_OVER: dict[int, weakref.ref[Entry]] = {}
+"""The entries that telegrad's graph may lead to, by key; those of roots and messages stand alone.
+
+A WeakSet would do, but for what it takes to ask every pass whether it is empty.
+"""
+
+
+def _forget(key: int, _: object) -> None:
+    GONE_OVER.pop(key, None)
+
 
 _PYTHON_NODE: Any = torch._C._FunctionBase
 
@@ -178,9 +189,8 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
     """Return the node for a torch tensor; None if it requires no grad."""
     if not tensor.requires_grad:
         return None
+    made = Entry(next_key(), tensor.dtype)
     node = tensor.grad_fn
-    place: Any = None
-    leaf, owner = None, None
     if node is None and tensor._is_view():
         # One made while nothing was recorded says that it requires grad where its base does, but
         # no gradient goes on from it: it has no node of a leaf.
@@ -188,15 +198,18 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
         if node.next_functions[0][0] is not None:
             node = None
     if node is None:
-        leaf = tensor
+        made.leaf = tensor
     else:
-        place = node, tensor.output_nr
+        made.place = node, tensor.output_nr
         if isinstance(node, _PYTHON_NODE):
-            owner = _owner_of(tensor)
-    device = CPU if tensor.is_cpu else tensor.device
-    sparse_dim = tensor.sparse_dim() if tensor.is_sparse else None
-    kept = tensor if keeps else None
-    return Entry(next_key(), place, leaf, tensor.dtype, device, sparse_dim, kept, owner)
+            made.owner = _owner_of(tensor)
+    if not tensor.is_cpu:
+        made.device = tensor.device
+    if tensor.is_sparse:
+        made.sparse_dim = tensor.sparse_dim()
+    if keeps:
+        made.tensor = tensor
+    return made
 
 
 def _owner_of(tensor: torch.Tensor) -> Any:
@@ -238,7 +251,8 @@ def from_torch(tensor: Any) -> Tensor:
     is_recorded = MODE.get().recording and torch.is_grad_enabled()
     entry = entry_of(tensor, keeps=True) if is_recorded else None
     if entry is not None:
-        GONE_OVER.add(entry)
+        forget = partial(_forget, entry.key)
+        GONE_OVER[entry.key] = weakref.ref(entry, forget)
     return wrap(array, entry)
 
 
