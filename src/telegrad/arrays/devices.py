@@ -65,11 +65,24 @@ def placed(array: Any, device: Any) -> Any:
     if name == CPU:
         return in_host_memory(array)
     cupy = _cupy(name)
-    with _explained(cupy, name, array), cupy.cuda.Device(int(name[5:])):
-        made = cupy.asarray(array if is_cupy(array) else np.asarray(array))
-        # So that any stream may use it.
+    with _explained(cupy, name, array):
+        given = _settled(cupy, array) if is_cupy(array) else np.asarray(array)
+        with cupy.cuda.Device(int(name[5:])):
+            made = cupy.asarray(given)
+            # So that it is there for whichever stream uses it.
+            cupy.cuda.get_current_stream().synchronize()
+            return made
+
+
+def _settled(cupy: Any, array: Any) -> Any:
+    """Return an array as CuPy takes it to another device.
+
+    Dense, or CuPy refuses it; and computed, since the other device's stream does not wait for it.
+    """
+    with array.device:
+        dense = cupy.ascontiguousarray(array)
         cupy.cuda.get_current_stream().synchronize()
-        return made
+        return dense
 
 
 def staged(array: Any) -> np.ndarray[Any, Any]:

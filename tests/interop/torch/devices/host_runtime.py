@@ -117,7 +117,3 @@ class HostRuntime:
     def synchronize(self, event):
         self._check("cudaEventSynchronize")
         self.note("synchronize")
-
-    def drain(self, stream):
-        self._check("cudaStreamSynchronize")
-        self.note("drain", stream)

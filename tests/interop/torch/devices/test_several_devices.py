@@ -54,7 +54,41 @@ class SeveralDevices(HostRuntime):
     def stream(self, device):
         return 7 + device
 
+    # Memory and events belong to the device that was current when they were made.
 
+    def allocate(self, nbytes):
+        return self._owned(super().allocate(nbytes))
+
+    def make_event(self):
+        return self._owned(super().make_event())
+
+    def _owned(self, made):
+        self.machine.owners[made] = self._uuids[self._current]
+        return made
+
+    def _check_owner(self, value):
+        assert self.machine.owners[value] == self._uuids[self._current]
+
+    def open_memory(self, handle):
+        found = super().open_memory(handle)
+        self._check_owner(found)
+        return found
+
+    def open_event(self, handle):
+        found = super().open_event(handle)
+        self._check_owner(found)
+        return found
+
+    def record(self, event, stream):
+        self._check_owner(event)
+        super().record(event, stream)
+
+    def free(self, memory):
+        self._check_owner(memory)
+        super().free(memory)
+
+
+MOVED = segments.moved
 HERE = "GPU-a", "GPU-b"
 THERE = "GPU-b", "GPU-a"
 """In this order the other process sees them."""
@@ -64,21 +98,28 @@ THERE = "GPU-b", "GPU-a"
 def _room(monkeypatch):
     """Tensors that arrive say that they are where they were to be."""
 
-    def allocated(shape, dtype, device, of):
-        return torch.empty(shape, dtype=dtype).as_subclass(ON[device])
+    def allocated(shape, dtype, device, of, near):
+        return torch.empty(shape, dtype=dtype).as_subclass(ON[f"cuda:{near}"])
 
     monkeypatch.setattr(segments, "allocated", allocated)
+    monkeypatch.setattr(
+        segments, "moved", lambda tensor, device, of: tensor.as_subclass(ON[device])
+    )
     monkeypatch.setattr(placement.tensors, "is_dense", lambda tensor: True)
 
 
 def pair(simulation, there=THERE):
     machine = Machine()
+    machine.owners = {}
     ends = []
     for name, other, seen, theirs in (("main", "b", HERE, there), ("b", "main", there, HERE)):
         worker = simulation.worker(name)
         ends.append(Channels(worker, SeveralDevices(machine, *seen)))
         peers.CHANNELS[worker] = ends[-1]
-        mine, its = (Devices(["cpu", *ON], {}, "one host", list(uuids)) for uuids in (seen, theirs))
+        mine, its = (
+            Devices(["cpu", *ON][: 1 + len(uuids)], {}, "one host", list(uuids))
+            for uuids in (seen, theirs)
+        )
         peer = Peer(other, its, mine)
         peers._known_peers[worker] = {worker.find(other).info: peer}
     return ends
@@ -121,7 +162,7 @@ def test_each_device_of_a_message_has_a_segment_of_its_own(simulation, monkeypat
 
 
 @on_workers("main", "b", faults=IN_ORDER)
-def test_to_another_device_the_receiver_copies_and_waits(simulation, monkeypatch):
+def test_to_another_device_it_goes_by_the_segment_s_and_nobody_waits(simulation, monkeypatch):
     sender, receiver = pair(simulation)
     for use in range(2):
         sent = packed(simulation, on("cuda:0", 1.0, 2.0), on("cuda:0", 3.0))
@@ -130,9 +171,7 @@ def test_to_another_device_the_receiver_copies_and_waits(simulation, monkeypatch
         assert [each.tolist() for each in found] == [[1, 2], [3]]
         # The device of the same name is another one there.
         assert [type(each) for each in found] == [OnFirst, OnFirst]
-        elsewhere = [(0, "wait"), (0, "copy"), (0, "drain")]
-        # The segment may be filled again after that.
-        assert receiver.cuda.log == [(1, "wait"), *elsewhere, *elsewhere, (1, "record")]
+        assert receiver.cuda.log == [(1, "wait"), (1, "copy"), (1, "copy"), (1, "record")]
         assert not sender._pools[0].of("b")[0].is_held()
         assert sender.cuda.log[-4:][0] == ((0, "wait") if use else (0, "copy"))
 
@@ -157,5 +196,49 @@ def test_gradients_return_to_the_device_that_they_are_on_whatever_it_is_called_t
     assert [each.device for each in sent] == ["cuda:0", "cuda:1", "cuda:0"]
     found = placement.unpack(msgspec.to_builtins(sent), other, "main")
     assert [each.tolist() for each in found] == [[1], [2], [5, 5, 5]]
-    assert "drain" not in {step for _, step in receiver.cuda.log}
+    assert {step for _, step in receiver.cuda.log} == {"wait", "copy", "record"}
     assert len(sender._pools) == 2
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_another_device_without_room_is_named_and_the_segment_goes_back(simulation, monkeypatch):
+    def refuse(tensor, device):
+        raise RuntimeError(f"out of memory on {device}")
+
+    sender, _ = pair(simulation)
+    sent = packed(simulation, on("cuda:0", 1.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(segments, "moved", MOVED)
+        patch.setattr(OnSecond, "to", refuse)
+        said = r"room on 'cuda:0' .* \(1,\) .* from worker 'main', .*out of memory on cuda:0"
+        with pytest.raises(DeviceError, match=said):
+            arrived(sent, simulation, monkeypatch)
+    assert not sender._pools[0].of("b")[0].is_held()
+    again = packed(simulation, on("cuda:0", 2.0))
+    assert arrived(again, simulation, monkeypatch)[0].tolist() == [2]
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_what_was_shared_goes_back_on_the_devices_where_it_was_made(simulation, monkeypatch):
+    sender, receiver = pair(simulation)
+    sent = packed(simulation, on("cuda:0", 1.0), on("cuda:1", 2.0))
+    arrived(sent, simulation, monkeypatch)
+    for end in (receiver, sender):
+        end.close()
+    assert sender.cuda.machine.buffers == {}
+    assert sender.cuda.machine.events == {}
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_of_devices_that_only_one_of_them_sees_the_shared_ones_lead_there(simulation):
+    # As with CUDA_VISIBLE_DEVICES=0,1 here and =1 there.
+    pair(simulation, ("GPU-b",))
+    worker = simulation.worker("main")
+    (sent,) = placement.pack([on("cuda:1", 1.0)], worker, "b")
+    assert sent.device == "cuda:0"
+    found = placement.unpack(msgspec.to_builtins([sent]), simulation.worker("b"), "main")
+    assert found[0].tolist() == [1]
+    # The other one's numbers go as an array.
+    assert peers.peer_of(worker, "b").twin(torch.device("cuda:0")) is None
+    with pytest.raises(DeviceError, match=r"worker 'b' has \(cpu, cuda:0\), got 'cuda:1' for"):
+        packed(simulation, on("cuda:1", 1.0))

@@ -45,7 +45,7 @@ def _has_cuda() -> bool:
 
 def as_torch(array: Any) -> torch.Tensor:
     """Return a torch tensor over the memory of an array; of a copy if it is not dense."""
-    dense = array if array.flags.c_contiguous else array.copy()
+    dense = array if array.flags.c_contiguous else _copied_where_it_is(array)
     if dense.dtype.kind in "bu":
         dense = dense.view(f"int{8 * dense.dtype.itemsize}")
     if not dense.size:
@@ -53,6 +53,12 @@ def as_torch(array: Any) -> torch.Tensor:
         return torch.empty(dense.shape, dtype=dtype, device=f"cuda:{array.device.id}")
     made: torch.Tensor = _from_dlpack(dense)
     return made
+
+
+def _copied_where_it_is(array: Any) -> Any:
+    # CuPy copies to the current device, whichever the array is on.
+    with array.device:
+        return array.copy()
 
 
 def copied(tensor: torch.Tensor) -> Any:

@@ -58,7 +58,6 @@ class Runtime:
             "cudaEventRecord": [pointer, pointer],
             "cudaStreamWaitEvent": [pointer, pointer, ctypes.c_uint],
             "cudaEventSynchronize": [pointer],
-            "cudaStreamSynchronize": [pointer],
         }.items():
             getattr(library, name).argtypes = arguments
         self._copy = library.cudaMemcpyAsync
@@ -204,10 +203,6 @@ class Runtime:
     def synchronize(self, event: int) -> None:
         """Return when what the event stands for has been done."""
         self._check(self._library.cudaEventSynchronize(event), "cudaEventSynchronize")
-
-    def drain(self, stream: int) -> None:
-        """Return when all that is enqueued on the stream has been done."""
-        self._check(self._library.cudaStreamSynchronize(stream), "cudaStreamSynchronize")
 
 
 @cache

@@ -10,8 +10,9 @@ both processes may record and wait for:
    `emptied`. The mark is cleared.
 
 Neither process waits: the device does. What a program writes to a tensor after it was sent is
-enqueued after the copy; what it does with one that came is enqueued after that copy. Only where a
-tensor is to arrive on another device than that of the segment does the receiver wait.
+enqueued after the copy; what it does with one that came is enqueued after that copy. What is to
+arrive on another device than the segment's is copied out on the latter, whose events these are, and
+goes on from there as PyTorch takes tensors from device to device.
 
 Knows neither workers nor frames. Invariant: what a peer says of a segment is checked before memory
 is touched: number, use, place and size.
@@ -207,6 +208,7 @@ class Import:
         self.number = introduction.segment
         self._size = introduction.size
         self._device = device
+        self._here = f"cuda:{device}"
         self._board = board
         self._place = introduction.place
         self._of = of
@@ -278,24 +280,13 @@ class Import:
             stream = cuda.stream(self._device)
             cuda.wait(stream, filled)
             for (offset, dtype, shape, nbytes), device in zip(planned, devices):
-                tensor = allocated(shape, dtype, device, self._of)
+                tensor = allocated(shape, dtype, device, self._of, self._device)
                 made.append(tensor)
-                index = tensor.device.index or 0
-                if nbytes and index == self._device:
+                if nbytes:
                     cuda.copy(tensor.data_ptr(), self._memory + offset, nbytes, stream)
-                elif nbytes:
-                    self._copy_elsewhere(index, tensor.data_ptr(), offset, nbytes)
             cuda.record(emptied, stream)
-        return made
-
-    def _copy_elsewhere(self, device: int, to: int, offset: int, nbytes: int) -> None:
-        """Copy to another device, and wait: its streams can't record the segment's event."""
-        cuda = self._cuda
-        with cuda.on(device):
-            stream = cuda.stream(device)
-            cuda.wait(stream, self._events[0])
-            cuda.copy(to, self._memory + offset, nbytes, stream)
-            cuda.drain(stream)
+        here, of = self._here, self._of
+        return [each if to == here else moved(each, to, of) for each, to in zip(made, devices)]
 
     def close(self) -> None:
         """Undo the mapping; the sender may free the memory then."""
@@ -330,19 +321,40 @@ def _named(device: str) -> torch.device | None:
     return found if found.type in ("cpu", "cuda") else None
 
 
-def allocated(shape: list[int], dtype: torch.dtype, device: str, of: str) -> torch.Tensor:
-    """Return memory for a tensor from worker `of`; DeviceError if there is none."""
+def allocated(
+    shape: list[int], dtype: torch.dtype, device: str, of: str, near: int | None = None
+) -> torch.Tensor:
+    """Return memory for a tensor from worker `of`; DeviceError if there is none.
+
+    `near`: the index of the device where it is to be first, if `device` is another one of CUDA.
+    """
     place = _named(device)
     if place is None:
         raise ProtocolViolation(
             f"expected worker {of!r} to name a device of CUDA for a torch tensor, got "
             f"{device[:40]!r}"
         )
+    if near is not None and place.type == "cuda" and place.index != near:
+        place = torch.device("cuda", near)
     try:
         return torch.empty(shape, dtype=dtype, device=place)
     except (RuntimeError, AssertionError) as error:
-        raise DeviceError(
-            f"expected room on {device!r} for a torch tensor of shape {tuple(shape)} and {dtype} "
-            f"from worker {of!r}, got none; send less at a time, free memory there, or name "
-            f"another device in the sender's device map (Options.device_maps) ({error})"
-        ) from error
+        raise _no_room(shape, dtype, device, of, error) from error
+
+
+def moved(tensor: torch.Tensor, device: str, of: str) -> torch.Tensor:
+    """Return a tensor from worker `of` on its device; DeviceError if there is no room."""
+    try:
+        return tensor.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise _no_room(tensor.shape, tensor.dtype, device, of, error) from error
+
+
+def _no_room(
+    shape: Sequence[int], dtype: torch.dtype, device: str, of: str, error: Exception
+) -> DeviceError:
+    return DeviceError(
+        f"expected room on {device!r} for a torch tensor of shape {tuple(shape)} and {dtype} "
+        f"from worker {of!r}, got none; send less at a time, free memory there, or name "
+        f"another device in the sender's device map (Options.device_maps) ({error})"
+    )
