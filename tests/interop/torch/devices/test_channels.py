@@ -122,7 +122,9 @@ def test_forged_and_stale_spans_are_refused(simulation):
     (span,) = sender.pack("b", [torch.ones(3)])
     number = span.segment
     forged = {
-        "names the device segment 99, which it never sent": Span(99, 1, 0, "float32", [3]),
+        "names the device segment 99 for a tensor on 'cpu', which it never sent": Span(
+            99, 1, 0, "float32", [3]
+        ),
         "expected a tensor within": Span(number, 1, 0, "float32", [MB]),
         "at byte 4": Span(number, 1, 4, "float32", [3]),
         "at byte -256": Span(number, 1, -256, "float32", [3]),

@@ -245,8 +245,8 @@ class Channels:
             segment = own.get(number)
             if segment is None:
                 raise ProtocolViolation(
-                    f"worker {frm!r} names the device segment {number}, which it never sent or has "
-                    "taken back"
+                    f"worker {frm!r} names the device segment {number} for a tensor on "
+                    f"{devices[places[0]][:40]!r}, which it never sent or has taken back"
                 )
             # All at once: then it is let go of.
             mine = segment.empty([spans[i] for i in places], [devices[i] for i in places])
