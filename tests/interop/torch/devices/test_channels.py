@@ -310,6 +310,24 @@ def test_a_sparse_tensor_whose_indices_lead_out_of_it_is_refused(simulation):
 
 
 @on_workers("main", "b", faults=IN_ORDER)
+def test_gradients_that_went_in_segments_and_in_pieces_are_told_apart(simulation):
+    sender, receiver = pair(simulation)
+    main, other = simulation.worker("main"), simulation.worker("b")
+    peers.CHANNELS.update({main: sender, other: receiver})
+    peers._known_peers[main] = {main.find("b").info: Twins()}
+    peers.staging_of(other)
+    sparse = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
+    whole = torch.rand(3 << 18)
+    # A buffer for each of them, if one did not look whose they are.
+    (first,) = placement.pack([sparse], main, "b")
+    transfers = [peers.staging_of(main).send("b", whole, "cpu")]
+    second = placement._Gradient("cpu", [], transfers, None, None, None)
+    found = placement.unpack(msgspec.to_builtins([second, first]), other, "main")
+    assert torch.equal(found[0], whole)
+    assert torch.equal(found[1].to_dense(), sparse.to_dense())
+
+
+@on_workers("main", "b", faults=IN_ORDER)
 def test_segments_are_refused_from_one_that_was_never_asked(simulation):
     worker = simulation.worker("b")
     facts = ["cpu", [msgspec.to_builtins(Span(1, 1, 0, "float32", [3]))], [], None, None, None]
