@@ -6,6 +6,7 @@ left.
 """
 
 import time
+from contextlib import nullcontext
 
 import msgspec
 import pytest
@@ -17,7 +18,8 @@ from tests.rpc.neighbours import eventually, neighbours
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import DeviceError, ProtocolViolation
-from telegrad.interop.torch.devices import segments
+from telegrad.interop.torch.devices import peers, segments
+from telegrad.interop.torch.devices.peers import Devices, Peer
 from telegrad.interop.torch.devices.segments import Export
 
 HONEST = Export.fill
@@ -113,6 +115,51 @@ def test_a_segment_that_is_named_wrong_is_refused_where_it_is_read(step, how):
     fill = forging(who, **change)
     said = f"(?=.*worker '{who}').*{said}"
     run(program, lambda patch: patch.setattr(Export, "fill", fill), said, ProtocolViolation)
+
+
+class Lacking:
+    """What a worker knows of one that has no device."""
+
+    def __init__(self, name):
+        here = Devices(["cpu", "cuda:0"], {}, "one host", ["GPU-1"])
+        self.peer = Peer(name, Devices(["cpu"], {}, "one host"), here)
+
+    def way(self, tensor):
+        return self.peer.way(OnDevice(tensor.shape))
+
+    def twin(self, device):
+        return self.peer.twin(torch.device("cuda:0"))
+
+
+class OnDevice:
+    """What is asked of a tensor to find its way."""
+
+    device = torch.device("cuda:0")
+
+    def __init__(self, shape):
+        self.shape = shape
+
+
+@pytest.mark.parametrize("who", ["main", "b"])
+@pytest.mark.parametrize("in_context", [False, True])
+def test_a_device_that_the_other_side_lacks_is_named_to_who_made_the_call(who, in_context):
+    other = "b" if who == "main" else "main"
+
+    @on_workers("main", "b", faults=IN_ORDER)
+    def program(simulation):
+        with Pretended(simulation, "main", "b"):
+            one = torch.tensor([5.0, 7.0], requires_grad=in_context)
+            worker = simulation.worker(who)
+            known = peers._known_peers[worker]
+            peers._known_peers[worker] = dict.fromkeys(known, Lacking(other))
+            said = rf"worker '{other}' has \(cpu\), got 'cuda:0' for .* \(2,\) on cuda:0"
+            with autograd.context() if in_context else nullcontext():
+                with pytest.raises(DeviceError, match=said):
+                    rpc.rpc_sync("b", same, (one,))
+                peers._known_peers[worker] = known
+                assert rpc.rpc_sync("b", same, (one,)).tolist() == [5, 7]
+
+    program()
 
 
 class InAnyOrder(list):
