@@ -122,7 +122,9 @@ def test_forged_and_stale_spans_are_refused(simulation):
     (span,) = sender.pack("b", [torch.ones(3)])
     number = span.segment
     forged = {
-        "names the device segment 99, which it never sent": Span(99, 1, 0, "float32", [3]),
+        "names the device segment 99 for a tensor on 'cpu', which it never sent": Span(
+            99, 1, 0, "float32", [3]
+        ),
         "expected a tensor within": Span(number, 1, 0, "float32", [MB]),
         "at byte 4": Span(number, 1, 4, "float32", [3]),
         "at byte -256": Span(number, 1, -256, "float32", [3]),
@@ -305,6 +307,24 @@ def test_a_sparse_tensor_whose_indices_lead_out_of_it_is_refused(simulation):
     forged = msgspec.structs.replace(dense, sparse=([2], True))
     with pytest.raises(ProtocolViolation, match="'main' sent a tensor of a device in no way"):
         placement.unpack([msgspec.to_builtins(forged)], other, "main")
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_gradients_that_went_in_segments_and_in_pieces_are_told_apart(simulation):
+    sender, receiver = pair(simulation)
+    main, other = simulation.worker("main"), simulation.worker("b")
+    peers.CHANNELS.update({main: sender, other: receiver})
+    peers._known_peers[main] = {main.find("b").info: Twins()}
+    peers.staging_of(other)
+    sparse = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
+    whole = torch.rand(3 << 18)
+    # A buffer for each of them, if one did not look whose they are.
+    (first,) = placement.pack([sparse], main, "b")
+    transfers = [peers.staging_of(main).send("b", whole, "cpu")]
+    second = placement._Gradient("cpu", [], transfers, None, None, None)
+    found = placement.unpack(msgspec.to_builtins([second, first]), other, "main")
+    assert torch.equal(found[0], whole)
+    assert torch.equal(found[1].to_dense(), sparse.to_dense())
 
 
 @on_workers("main", "b", faults=IN_ORDER)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
 import torch
 from tests.interop.torch.devices import device_handlers as there
@@ -13,8 +14,9 @@ from tests.interop.torch.devices.ledger import Ledger
 
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.rpc import Options
-from telegrad.errors import DeviceError, WorkerLost
+from telegrad.errors import DeviceError, ProtocolViolation, WorkerLost
 from telegrad.interop.torch.devices import peers
+from telegrad.interop.torch.devices.channels import INTRODUCE
 from telegrad.interop.torch.devices.runtime import runtime
 
 pytestmark = [
@@ -161,6 +163,52 @@ def test_a_device_without_room_there_is_an_error_here_that_names_it():
             echo(value)
         small = torch.ones(3, device=CUDA)
         assert torch.equal(echo(small), small)
+
+
+@pytest.mark.parametrize("what", ["freed", "none at all"])
+def test_a_handle_that_leads_nowhere_is_refused_there_and_nothing_is_left(what, ledger):
+    with LocalCluster(["b"]):
+        value = torch.ones(MB, device=CUDA)
+        assert torch.equal(echo(value), value)
+        cuda, mine = runtime(), channels()
+        with cuda.on(0):
+            memory = cuda.allocate(4 * MB)
+            handle = cuda.export_memory(memory)
+            cuda.free(memory)
+        taken = dict(ledger.taken)
+        honest = mine._pools[0].of("b")[0].introduction(mine.uuids[0])
+        forged = msgspec.structs.replace(
+            honest, segment=1 << 30, memory=handle if what == "freed" else bytes(len(handle))
+        )
+        answer, _ = rpc.current_worker().ask_service("b", INTRODUCE, forged)
+        assert "worker 'b' can't open it: cudaIpcOpenMemHandle failed" in answer
+        assert torch.equal(echo(value), value)
+        assert ledger.taken == taken
+
+
+def test_a_segment_that_is_said_to_be_larger_than_the_device_is_refused_there():
+    with LocalCluster(["b"]):
+        value = torch.ones(MB, device=CUDA)
+        assert torch.equal(echo(value), value)
+        mine = channels()
+        honest = mine._pools[0].of("b")[0].introduction(mine.uuids[0])
+        with runtime().on(0):
+            memory = runtime().allocate(4 * MB)
+            try:
+                forged = msgspec.structs.replace(
+                    honest,
+                    segment=1 << 30,
+                    size=1 << 50,
+                    memory=runtime().export_memory(memory),
+                )
+                said = (
+                    r"'main' says that its segment 1073741824 on cuda:0 has 1125899906842624 .*has"
+                )
+                with pytest.raises(ProtocolViolation, match=said):
+                    rpc.current_worker().ask_service("b", INTRODUCE, forged)
+            finally:
+                runtime().free(memory)
+        assert torch.equal(echo(value), value)
 
 
 def test_a_forked_process_leaves_the_segments_alone():

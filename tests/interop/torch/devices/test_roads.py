@@ -242,6 +242,26 @@ def test_gradients_of_a_sparse_tensor_have_its_layout(simulation):
         assert torch.equal(found.to_dense(), other.grad.to_dense())
 
 
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_step_asks_the_device_for_no_more_than_each_message_needs(simulation):
+    with Pretended(simulation, "main", "b") as device:
+        one, other = leaf(*X), leaf(*X)
+        logs = [each.cuda.log for each in device.channels.values()]
+        for _ in range(3):
+            for log in logs:
+                log.clear()
+            with autograd.context() as context_id:
+                y = rpc.rpc_sync("b", torch.add, (one, other))
+                autograd.backward(context_id, [y.sum()])
+                found = autograd.get_gradients(context_id)
+            assert [found[each].tolist() for each in (one, other)] == [[1, 1]] * 2
+        # Two messages out and two in: for each a wait, a copy of each tensor, and a record. The
+        # gradient of both leaves is one tensor, sent once. Nobody waits on the host.
+        message = ["wait", "copy", "record"]
+        both = ["wait", "copy", "copy", "record"]
+        assert logs == [[*both, *message * 2, *both], [*both, *message * 3]]
+
+
 GIVEN = (1.0, 10.0)
 
 

@@ -236,22 +236,26 @@ class Channels:
             ProtocolViolation: It names what it never sent, or sent in an earlier message.
             DeviceError: A device has no room for them.
         """
-        own = self._imports.get(frm, {})
-        by_segment: dict[int, list[int]] = {}
-        for place, span in enumerate(spans):
-            by_segment.setdefault(span.segment, []).append(place)
+        numbers = {span.segment: None for span in spans}
+        if len(numbers) == 1:
+            return self._import(frm, spans[0], devices[0]).empty(spans, devices)
         made: dict[int, torch.Tensor] = {}
-        for number, places in by_segment.items():
-            segment = own.get(number)
-            if segment is None:
-                raise ProtocolViolation(
-                    f"worker {frm!r} names the device segment {number}, which it never sent or has "
-                    "taken back"
-                )
+        for number in numbers:
+            places = [place for place, span in enumerate(spans) if span.segment == number]
+            mine, theirs = [spans[i] for i in places], [devices[i] for i in places]
             # All at once: then it is let go of.
-            mine = segment.empty([spans[i] for i in places], [devices[i] for i in places])
-            made.update(zip(places, mine))
+            made.update(zip(places, self._import(frm, mine[0], theirs[0]).empty(mine, theirs)))
         return [made[place] for place in range(len(spans))]
+
+    def _import(self, frm: str, span: Span, device: str) -> Import:
+        own = self._imports.get(frm)
+        segment = None if own is None else own.get(span.segment)
+        if segment is None:
+            raise ProtocolViolation(
+                f"worker {frm!r} names the device segment {span.segment} for a tensor on "
+                f"{device[:40]!r}, which it never sent or has taken back"
+            )
+        return segment
 
     def _on_introduce(self, request: ServiceRequest) -> None:
         introduction = _as_introduction(request.header)

@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -74,7 +74,7 @@ class Load:
         """Return where the buffers of those places lie; none if they must go another way."""
         if self._buffers and self._is_shared:
             given, self._buffers = self._buffers, []
-            self._spans = run_ordinarily(partial(CHANNELS[self._worker].pack, self._to, given))
+            self._spans = CHANNELS[self._worker].pack(self._to, given)
             if self.has_own:
                 # What it frees or overwrites is enqueued behind the copy.
                 let_cupy_wait(given[0].device.index or 0)
@@ -340,18 +340,25 @@ def _spread(tensor: torch.Tensor, shape: list[int] | None, frm: str) -> torch.Te
 
 def _buffers(worker: Worker, frm: str, came: Sequence[_Sent]) -> list[list[torch.Tensor]]:
     """Return the buffers of each tensor that came in a segment or in pieces, on its device."""
-    spans = [span for each in came for span in each.spans]
+    spans: list[Span] = []
+    devices: list[str] = []
+    is_usual = True
+    for each in came:
+        spans += each.spans
+        devices += [each.device] * len(each.spans)
+        is_usual &= len(each.spans) == 1 and not each.transfers
     emptied: list[torch.Tensor] = []
     if spans:
         channels = CHANNELS.get(worker)
         if channels is None:
             raise ProtocolViolation(f"worker {frm!r} names device segments, which it never sent")
-        devices = [each.device for each in came for _ in each.spans]
         emptied = run_ordinarily(partial(channels.unpack, frm, spans, devices))
+        if is_usual:
+            return [[tensor] for tensor in emptied]
     rest = iter(emptied)
     found = []
     for each in came:
-        buffers = [next(rest) for _ in each.spans]
+        buffers = list(islice(rest, len(each.spans)))
         for transfer in each.transfers:
             buffers.append(run_ordinarily(partial(staging_of(worker).take, frm, transfer)))
         found.append(buffers)

@@ -31,6 +31,7 @@ import torch
 from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, CudaFailure, Runtime
+from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.rpc.wire.conversion import converter
 
 # Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
@@ -191,8 +192,15 @@ class Export:
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor with its numbers as they are, one after the other."""
+    is_plain = tensor.layout is torch.strided and tensor.is_contiguous()
+    if is_plain and not (tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor()):
+        return tensor
+    return run_ordinarily(partial(_made_dense, tensor))
+
+
+def _made_dense(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout is not torch.strided:
-        return dense(tensor.to_dense())
+        tensor = tensor.to_dense()
     if tensor._is_zerotensor():
         return tensor.clone()
     return tensor.resolve_conj().resolve_neg().contiguous()
@@ -237,7 +245,7 @@ class Import:
             use = spans[0].use
             planned = []
             for span in spans:
-                if self._is_closed or use <= self._use or span.use != use:
+                if use <= self._use or span.use != use or self._is_closed:
                     raise ProtocolViolation(
                         f"expected a use of {self._name()} after {self._use}, got {use}: the "
                         "message is stale or forged"
