@@ -95,3 +95,25 @@ def test_those_who_wait_when_it_has_ended_get_the_error_though_nobody_has_the_lo
         thread.join(10)
     assert errors == ["it failed", "it failed"]
     assert not lock._waiting
+
+
+def test_all_who_wait_get_the_error_while_others_come_and_go():
+    lock, waiting, left = FutureLock(), [Future() for _ in range(2000)], []
+    # As Ctrl-C may leave it.
+    lock._inner.acquire()
+    lock._waiting.extend(waiting)
+
+    def come_and_go():
+        for _ in range(200):
+            with pytest.raises(CallTimeout), lock:
+                pytest.fail("it has ended")
+        left.append(None)
+
+    lock.end(CallTimeout("it failed"))
+    threads = [threading.Thread(target=come_and_go) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        lock.end(CallTimeout("it failed"))
+    assert len(left) == 2
+    assert all(type(each.exception()) is CallTimeout for each in waiting)

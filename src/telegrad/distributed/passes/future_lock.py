@@ -6,6 +6,7 @@ bare lock would keep its connection from being read, and virtual time from passi
 
 import threading
 from collections import deque
+from contextlib import suppress
 
 import msgspec
 
@@ -35,11 +36,10 @@ class FutureLock(msgspec.Struct, eq=False):
             mine.wait()
         except BaseException:
             # It gives up (its worker shuts down): if it has got the lock, that goes to the next.
-            try:
+            with suppress(ValueError):
                 self._waiting.remove(mine)
-            except ValueError:
-                if mine._error is None:
-                    self.__exit__()
+            if not mine._settle(None, None) and mine._error is None:
+                self.__exit__()
             raise
 
     def end(self, error: BaseException) -> None:
@@ -48,8 +48,13 @@ class FutureLock(msgspec.Struct, eq=False):
         Ctrl-C may come between the two halves of a hand-over, and then nobody has the lock.
         """
         self._error = error
-        for each in list(self._waiting):
-            each._settle(None, error)
+        # One by one: others come and go, without Python's lock also while the queue is copied.
+        with suppress(IndexError):
+            while True:
+                first = self._waiting[0]
+                first._settle(None, error)
+                with suppress(ValueError):
+                    self._waiting.remove(first)
 
     def __exit__(self, *exception: object) -> None:
         self._inner.release()
@@ -62,7 +67,8 @@ class FutureLock(msgspec.Struct, eq=False):
             try:
                 following = self._waiting.popleft()
             except IndexError:
-                # The one that waited gave up. Others may have found the lock taken: look again.
+                # The one that waited gave up, or got the error. Others may have found the lock
+                # taken: look again.
                 self._inner.release()
                 continue
             if following._settle(None, None):
