@@ -1,9 +1,9 @@
-"""What took how long, on every worker: ``with profile() as p``.
+"""Profiles: what took how long, on every worker, in a block ``with profile() as p``.
 
-Records calls, handlers, node runs, gradient messages and waits on all workers that the current one
-knows, with their clocks aligned. ``p.export("trace.json")`` writes one file in Chrome's trace
+It records calls, handlers, node runs, gradient messages and waits on all workers that the current
+one knows, with their clocks aligned. ``p.export("trace.json")`` writes one file in Chrome's trace
 format, which Perfetto opens; ``p.summary()`` is a table by worker. While no profile is on, nothing
-is recorded and each of these points costs a comparison.
+is recorded, and each of these points costs a comparison.
 """
 
 import html
@@ -24,7 +24,7 @@ __all__ = ["profile"]
 
 
 class profile:
-    """Records between entering and leaving; then has ``events``, ``export`` and ``summary``.
+    """Records inside of its block; afterwards it has ``events``, ``export`` and ``summary``.
 
     Examples:
         >>> from telegrad.profiler import profile
@@ -36,7 +36,7 @@ class profile:
 
     def __init__(self) -> None:
         self.events: dict[str, list[Event]] = {}
-        """By worker, with times of this worker's clock."""
+        """By worker, with times by this worker's clock."""
         self._watch: RemoteProfile | None = None
 
     def __enter__(self) -> "profile":
@@ -60,7 +60,7 @@ class profile:
         self.events.update(self._watch.collect())
 
     def export(self, path: str | Path) -> Path:
-        """Write the trace; times in it begin at zero."""
+        """Write the trace, whose times begin at zero; return its path."""
         self._check()
         target = Path(path)
         target.write_bytes(msgspec.json.encode({"traceEvents": chrome_trace(self.events)}))
@@ -107,7 +107,7 @@ def _row(worker: str, events: list[Event]) -> tuple[str, ...]:
         f"{taken / 1024:.1f}",
         str(kinds["handler"]),
         _milliseconds(events, "handler"),
-        # A whole pass is a run too, around those of its nodes.
+        # A whole pass is a run, too, around the runs of its nodes.
         _milliseconds([e for e in events if not e.detail], "run"),
         _milliseconds(events, "wait"),
     )

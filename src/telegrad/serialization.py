@@ -1,9 +1,9 @@
 """Saving and loading tensors by name, in the safetensors format.
 
-The format holds numbers and nothing that runs; PyTorch and others read it. A file is written aside
-and put in place when complete, so a crash leaves the old file or the new one. A file is read and
-checked as a whole before anything is given back; it carries a digest of its numbers, so one that
-was altered is refused (a file of another program carries none, and is checked for its form alone).
+The format contains numbers and no code; PyTorch and others read it. A file is written under another
+name and put in place when complete, so a crash leaves the old file or the new one. A file is read
+and checked as a whole before anything is returned. It has a digest of its numbers, so an altered
+file is refused (files of other programs have none, and only their form is checked).
 """
 
 import contextlib
@@ -28,20 +28,20 @@ __all__ = ["load", "save"]
 
 _DIGEST = "telegrad.blake2b"
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
-"""How pickles begin, PyTorch's zipped ones too."""
+"""How pickles begin, including PyTorch's zipped ones."""
 _DTYPES = frozenset(
     np.dtype(code) for code in ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
 )
-"""What both the format and tensors hold: the format has float16, too, which no tensor is."""
+"""The dtypes that both the format and tensors have; float16, for instance, no tensor has."""
 
 
 def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write tensors (or NumPy arrays) by name; the file is there when complete, or not at all.
+    """Write tensors (or NumPy arrays) by name; the file appears when complete, or not at all.
 
     The format is safetensors.
 
     Raises:
-        UsageError: If it is no mapping from names to tensors, or the path no name of a file.
+        UsageError: If this is no mapping from names to tensors, or the path can't be a file.
 
     Examples:
         >>> import tempfile
@@ -61,7 +61,7 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     content = to_bytes(arrays, metadata={"format": "np", _DIGEST: _digest(arrays)})
     target = Path(path)
     if target.is_symlink():
-        # The link stays, and what it leads to is written.
+        # The link stays, and its target is written.
         target = Path(os.path.realpath(target))
     if target.is_dir():
         raise IsADirectoryError(
@@ -72,12 +72,12 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
             f"expected the name of a file to save in, got {str(target)!r}, which is none: it would "
             "be replaced"
         )
-    # A part of the name says whose it is; with all of it the name might be too long.
+    # A part of the name shows where it belongs; with all of it, it might be too long.
     aside = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
     try:
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except OSError as error:
-        # The user named the target, and knows nothing of the file aside.
+        # The error names the target, since the user does not know the temporary file.
         raise type(error)(error.errno, _why(error, target), str(target)) from None
     try:
         with os.fdopen(handle, "wb") as file:
@@ -102,7 +102,7 @@ def _why(error: OSError, target: Path) -> str:
 def load(path: str | os.PathLike[str], device: Any = "cpu") -> dict[str, Tensor]:
     """Return the tensors of a file by name; one that is cut short, altered or a pickle is refused.
 
-    `device`: where they are to be, wherever they were when they were saved.
+    `device`: where the tensors are to be, wherever they were when they were saved.
 
     Raises:
         UsageError: If the file is not a whole safetensors file with the numbers that were saved.
@@ -178,7 +178,7 @@ def _array(name: Any, value: Any) -> Any:
             f"expected real numbers of a dtype that telegrad has under {name!r}, got "
             f"{array.dtype}; save complex numbers as their real and imaginary parts"
         )
-    # The format has one order of bytes: what is written, and its digest, are of that order.
+    # The format has one byte order, in which the numbers are written and digested.
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 

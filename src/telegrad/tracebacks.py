@@ -1,9 +1,9 @@
-"""Tracebacks as a program's author wants them: its own frames, and none of telegrad's.
+"""Tracebacks with the frames of the user's program only, and none of telegrad's.
 
-They are left out where a traceback is shown, by Python, IPython or beside a remote error; the
-exception keeps its frames, for debuggers. ``TELEGRAD_TRACEBACK=full`` in the environment shows all.
-So does what looks like a fault of telegrad's own: an InternalError, and any exception but its
-public ones that was raised in its own code and on no other worker.
+Telegrad's frames are left out where a traceback is shown, by Python, by IPython or with a remote
+error; the exception keeps them, for debuggers. ``TELEGRAD_TRACEBACK=full`` in the environment shows
+all. All are also shown for what looks like a bug in telegrad: for an InternalError, and for any
+exception raised in telegrad's own code that is not one of its public errors and not remote.
 """
 
 import linecache
@@ -22,17 +22,17 @@ from telegrad.errors import InternalError, TelegradError
 
 VARIABLE: Final = "TELEGRAD_TRACEBACK"
 REMOTE: Final = "raised on worker "
-"""How the note of an error begins that another worker sent."""
+"""How the note of an error from another worker begins."""
 _ROOT: Final = str(Path(__file__).parent) + os.sep
 _PROGRAMS: Final = (f"{_ROOT}demo.py", f"{_ROOT}testing{os.sep}")
-"""What of the package is a program like the user's."""
+"""The parts of the package that are programs like the user's."""
 _CALLERS: Final = ("_call", "_run_function", "call_method")
-"""Those of ours that call a function of the user's: what such a frame raised is that function's."""
+"""Our functions that call one of the user's: what such a frame raises comes from the latter."""
 _FRAME = re.compile(r'^( *)File "([^"\n]+)", line (\d+), in .*$')
 
 
 def told(error: BaseException) -> traceback.TracebackException:
-    """Return the error as it is to be told."""
+    """Return the error's traceback as it should be shown."""
     made = traceback.TracebackException.from_exception(error)
     if not _shows_all():
         _leave_out(made, error)
@@ -41,7 +41,7 @@ def told(error: BaseException) -> traceback.TracebackException:
 
 @contextmanager
 def shortened(error: BaseException) -> Iterator[None]:
-    """Take our frames from the error's tracebacks while it is shown."""
+    """Remove our frames from the error's tracebacks inside of the block."""
     chain = [] if _shows_all() else _chain(error)
     explained = {id(each.__cause__) for each in chain if _is_public(each)}
     whole = [(each, each.__traceback__, each.__context__) for each in chain]
@@ -64,7 +64,7 @@ def shortened(error: BaseException) -> Iterator[None]:
 
 
 def fill_lines(text: str) -> str:
-    """Put source lines into a traceback of a worker for what was written at this one's prompt."""
+    """Add source lines to another worker's traceback for code from this process's prompt."""
     lines = text.split("\n")
     filled: list[str] = []
     for line, after in zip(lines, [*lines[1:], ""]):
@@ -72,7 +72,7 @@ def fill_lines(text: str) -> str:
         match = _FRAME.match(line)
         if match is None or after.startswith(f"{match[1]}  "):
             continue
-        # Only what is no file, so that a peer can't have any shown.
+        # Only code that is in no file: a peer must not have files shown.
         known = linecache.cache.get(match[2], ())
         if len(known) == 4 and known[1] is None:
             source = linecache.getline(match[2], int(match[3])).strip()
@@ -82,7 +82,7 @@ def fill_lines(text: str) -> str:
 
 
 def install() -> None:
-    """Have uncaught errors shown without our frames, where nobody else has seen to them."""
+    """Have uncaught errors shown without our frames, unless others have set a hook."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show
     if threading.excepthook is threading.__excepthook__:
@@ -105,9 +105,9 @@ def _is_public(error: BaseException) -> bool:
 
 
 def _is_for_users(error: BaseException, codes: list[Any], is_explained: bool) -> bool:
-    """Say whether our frames tell a user nothing.
+    """Say whether our frames are of no use to a user.
 
-    `is_explained`: it is the cause of an error of ours, whose words are for users.
+    `is_explained`: whether it is the cause of one of our errors, which explains it to users.
     """
     if isinstance(error, InternalError):
         return False
@@ -128,7 +128,7 @@ def _frames(frame: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def own_context(error: BaseException) -> BaseException | None:
-    """Return what was being handled, past what we raised and handled ourselves."""
+    """Return the context of an error, without errors that we raised and handled ourselves."""
     context, seen = error.__context__, {id(error)}
     while context is not None and id(context) not in seen:
         frames = list(_frames(context.__traceback__))
@@ -142,7 +142,7 @@ def own_context(error: BaseException) -> BaseException | None:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return the error and all that is told with it."""
+    """Return the error and all errors that are shown with it."""
     found, ahead = {}, [error]
     while ahead:
         each = ahead.pop()
@@ -190,7 +190,7 @@ def _show_of_thread(args: Any, /) -> None:
 
 
 def _ipython() -> Any:
-    """Return the shell that this process is, if it is one."""
+    """Return the IPython shell that this process runs, if any."""
     module = sys.modules.get("IPython")
     return None if module is None else module.get_ipython()
 

@@ -1,4 +1,4 @@
-"""The command line. A subcommand is a row of `COMMANDS`; what it does lives in its own file."""
+"""The command line. Each subcommand is an entry of `COMMANDS`, with a module of its own."""
 
 import argparse
 import os
@@ -19,9 +19,8 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: tuple[Command, ...] = (RUN, KEYGEN, DEBUG, DEMO)
 
-# The exit code of a command that was misused, as argparse gives it.
+# Exit codes: argparse's for misuse, and what shells report after Ctrl-C.
 _MISUSED = 2
-# As a shell tells of a command that Ctrl-C ended.
 _INTERRUPTED = 130
 _UNWRITTEN = 1
 
@@ -34,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments = _parser().parse_args(argv)
             return int(arguments.execute(arguments))
         finally:
-            # Here, where it can still be told that this fails.
+            # Flushed here, where a failure can still be reported.
             sys.stdout.flush()
     except TelegradError as error:
         print(f"telegrad: {error}", file=sys.stderr)
@@ -45,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is not None:
             print(f"telegrad: {error.strerror}: {error.filename}", file=sys.stderr)
             return _MISUSED
-        # The reader of our output has gone, which is no news, or there is no room for it; what is
-        # left of it must not fail once more at the end.
+        # The reader of our output is gone, which is no news, or there is no room for it. What is
+        # left of it must not fail again when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"telegrad: {error.strerror or error}", file=sys.stderr)
@@ -54,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One that does not keep it to itself if its help can't be written."""
+    """A parser that raises if its help can't be written, where argparse's is silent."""
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)

@@ -1,4 +1,4 @@
-"""What a subcommand of `telegrad` is: a row of the table in `telegrad.cli`."""
+"""A subcommand of `telegrad`, and the arguments that several of them take."""
 
 import argparse
 import re
@@ -10,9 +10,9 @@ from telegrad.rpc.names import UNKNOWN_ID
 from telegrad.rpc.security.introduction import check_worker_name
 
 WORKERS_HELP = "the workers' names, like ps,trainer0, or how many: 2 means worker0,worker1"
-"""What `--workers` takes, wherever a command has it."""
+"""The help of `--workers`."""
 
-# Ids run from 0, and the last one stands for a worker that has not told its own yet.
+# Ids start at 0, and the last one stands for a worker whose id is not known yet.
 _MOST = UNKNOWN_ID
 _EXPECTED = (
     f"--workers to be names like ps,trainer0 or a number from 1 to {_MOST} (2 means "
@@ -22,7 +22,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class Command:
-    """Its name, its one-line help, its arguments, and what it does (returning the exit code)."""
+    """A name, one-line help, arguments, and the function that runs it and returns the exit code."""
 
     name: str
     help: str
@@ -31,7 +31,7 @@ class Command:
 
 
 def worker_names(text: str) -> list[str]:
-    """Return the workers of a list like `ps,trainer0,trainer1`, or as many as a number says."""
+    """Return the names in a list like `ps,trainer0,trainer1`, or as many as a number says."""
     text = text.strip()
     if not text:
         raise UsageError(f"expected {_EXPECTED}, got nothing")

@@ -1,4 +1,4 @@
-"""`telegrad debug`: the prompt of a handler that stopped at a breakpoint where no terminal was."""
+"""`telegrad debug`: the prompt of a handler at a breakpoint on a worker without a terminal."""
 
 import argparse
 import os
@@ -33,8 +33,8 @@ def _execute(arguments: argparse.Namespace) -> int:
 
 
 def _relay(line: socket.socket) -> None:
-    """Carry what is typed there, and what it says here, until it has ended."""
-    # This one takes files on disk, too, for standard input.
+    """Send what is typed to the debugger, and show its output, until it has ended."""
+    # This selector accepts files on disk, too, for standard input.
     with selectors.SelectSelector() as selector:
         selector.register(line, selectors.EVENT_READ)
         selector.register(sys.stdin, selectors.EVENT_READ)
@@ -52,12 +52,12 @@ def _relay(line: socket.socket) -> None:
 
 def _carry(line: socket.socket, selector: selectors.BaseSelector) -> None:
     typed = os.read(sys.stdin.fileno(), _CHUNK)
-    # It may have ended just now.
+    # The debugger may just have ended.
     with suppress(BrokenPipeError):
         if typed:
             line.sendall(typed)
         else:
-            # Ctrl-D: the debugger sees the end, and quits.
+            # Ctrl-D: the debugger sees the end of its input, and quits.
             selector.unregister(sys.stdin)
             line.shutdown(socket.SHUT_WR)
 

@@ -1,7 +1,7 @@
 """The main job: handwritten digits, classified by layers that live on three workers.
 
-Starts a cluster on this machine, trains, checks one batch against the same model in one process,
-and leaves a trace, a picture of the graph and one of the loss.
+It starts a cluster on this machine, trains, compares one batch with the same model in one process,
+and writes a trace, a picture of the graph and one of the loss.
 """
 
 import argparse
@@ -37,11 +37,11 @@ HELD_OUT = 360
 BATCH = 64
 EPOCHS = 12
 GOAL = 0.95
-"""What so many epochs, or more, reach."""
+"""The held-out accuracy that so many epochs reach."""
 
 
 class Split:
-    """A classifier with one layer on each worker; activations and loss are computed here."""
+    """A classifier with one layer on each worker; this process computes the activations."""
 
     def __init__(self) -> None:
         self.layers = [
@@ -67,7 +67,7 @@ def seed_worker(seed: int) -> None:
 
 
 def largest_difference(model: Split, x: Tensor, labels: Tensor) -> float:
-    """Return the largest difference of a gradient from that of the same model in one process."""
+    """Return the largest difference between gradients here and in one process."""
     worst = 0.0
     with dist_autograd.context() as context_id:
         loss = nn.functional.cross_entropy(model(x), labels)
@@ -95,7 +95,7 @@ def gradients_of(module: Any, context_id: int) -> list[Tensor]:
 
 
 def accuracy(model: Split, x: Tensor, labels: np.ndarray[Any, Any]) -> float:
-    """Return the share of digits that the model names rightly."""
+    """Return the share of digits that the model classifies correctly."""
     with tg.no_grad():
         guesses = model(x).numpy().argmax(axis=1)
     return float((guesses == labels).mean())
@@ -113,7 +113,7 @@ def train_step(model: Split, optimizer: DistributedOptimizer, x: Tensor, labels:
 def train(
     epochs: int, out: Path, progress: Progress, seed: int = 0
 ) -> tuple[list[float], float, float]:
-    """Train over a cluster: the losses, the held-out accuracy, the largest difference."""
+    """Train over a cluster; return losses, held-out accuracy and the gradients' difference."""
     images, labels = digits()
     order = np.random.default_rng(seed).permutation(len(images))
     images, labels = images.reshape(-1, 64)[order], labels[order]
@@ -160,7 +160,7 @@ def train(
 
 
 def main(epochs: int = EPOCHS, out: Path = Path("build/demo")) -> int:
-    """Run the demo; the exit code is 1 if gradients differ, or a whole run missed its goal."""
+    """Run the demo; return 1 if gradients differ or a whole run missed its goal, else 0."""
     if epochs < 1:
         raise UsageError(f"expected --epochs of at least 1, got {epochs}")
     out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`telegrad keygen`: make a cluster's key and change it, mint certificates and revoke them."""
+"""`telegrad keygen`: make and change a cluster's key, mint and revoke certificates."""
 
 import argparse
 import datetime

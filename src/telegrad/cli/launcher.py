@@ -1,8 +1,8 @@
-"""Keeps the processes of one cluster together: all of them run, or none is left.
+"""The launcher keeps the processes of one cluster together: all of them run, or none is left.
 
-One thread, one loop: output, the ends of children and signals all arrive through one selector.
-Each worker leads a process group of its own, so what it started goes with it, and is told by the
-kernel to die when this process does. Invariant: when `run` returns, however it returns, no process
+There is one thread with one loop: output, the ends of children and signals all arrive through one
+selector. Each worker leads a process group of its own, so what it has started ends with it, and the
+kernel ends it when this process ends. Invariant: when `run` returns, however it returns, no process
 of any worker's group is alive.
 """
 
@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class _Worker:
-    """One worker's plan and, once started, its process."""
+    """One worker: what to start and, once started, its process."""
 
     def __init__(
         self, name: str, command: Sequence[str], environment: Mapping[str, str], fds: Sequence[int]
@@ -54,16 +54,16 @@ class _Worker:
         return self.process
 
     def signal(self, number: int) -> None:
-        """Signal the whole group, if the worker still leads it."""
+        """Send a signal to the whole group, if the worker still leads it."""
         if self.process is not None and not self.has_ended:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
 
     def reap(self) -> int | None:
-        """Return the exit code if the worker has just ended, after ending what it left behind."""
+        """If the worker has just ended, end what it left behind and return its exit code."""
         if self.process is None or self.has_ended:
             return None
-        # Looked at without being reaped: until then its number, and that of its group, is taken.
+        # Not reaped yet, so that its number, and that of its group, stay taken.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         if os.waitid(os.P_PID, self.process.pid, options) is None:
             return None
@@ -74,10 +74,10 @@ class _Worker:
 
 
 class Launcher:
-    """Starts the planned workers and stays until all have ended."""
+    """Starts the planned workers and runs until all have ended."""
 
     def __init__(self, output: Prefixer, grace: float) -> None:
-        """Give workers that are told to end `grace` seconds."""
+        """Give workers `grace` seconds to end when told to."""
         self._output = output
         self._grace = grace
         self._workers: list[_Worker] = []
@@ -166,7 +166,7 @@ class Launcher:
                 continue
             self._exit_code = code
             if self._kill_at is not None:
-                # Told to end by a signal, they are leaving already, each in its own way.
+                # They were told to end by a signal, and each does so in its own way.
                 continue
             said = f"{worker.name} ended with exit code {code}"
             if all(other.has_ended for other in self._workers):
@@ -179,11 +179,11 @@ class Launcher:
         self._kill_at = time.monotonic() + self._grace
         for worker in self._workers:
             worker.signal(signal.SIGTERM)
-            # A stopped process does not see the other signal before this one.
+            # A stopped process does not handle SIGTERM before this.
             worker.signal(signal.SIGCONT)
 
     def _drain(self) -> None:
-        """Write what is still in the pipes, without waiting: the workers can't add to it.
+        """Write what is still in the pipes, without waiting: the workers have ended.
 
         A process that left its worker's group may hold a pipe open for as long as it likes.
         """
@@ -196,12 +196,12 @@ class Launcher:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[socket.socket]:
-    """Yield a socket from which the numbers of incoming signals can be read."""
+    """Yield a socket that the numbers of incoming signals can be read from."""
     arrivals, waker = socket.socketpair()
     waker.setblocking(False)
     arrivals.setblocking(False)
     numbers = (*_FORWARDED, signal.SIGCHLD)
-    # Handlers must exist for the wakeup descriptor to be written to; they have nothing to do.
+    # The wakeup descriptor is written to only if handlers exist; they have nothing to do.
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     old_waker = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     try:
@@ -215,10 +215,10 @@ def _signals() -> Iterator[socket.socket]:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Return what a child does before it runs its program, where the kernel offers it.
+    """Return what a child runs between fork and exec, on kernels that offer this.
 
-    It runs between fork and exec. This process has one thread that matters here, the one that
-    waits below, so nothing can be locked by another.
+    It is safe, since no lock can be held by another thread: this process has only one that matters,
+    the one that forks.
     """
     if sys.platform != "linux":
         return None

@@ -1,4 +1,4 @@
-"""How many calls a worker makes, and how many bytes they carry, by who is called."""
+"""A meter of a worker's calls: how many there are and how many bytes they carry, by callee."""
 
 from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +10,7 @@ _NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
 class Traffic:
-    """Calls to one worker, and bytes to and from it."""
+    """The calls to one worker, and the bytes to and from it."""
 
     __slots__ = ("calls", "received", "sent")
 
@@ -26,7 +26,7 @@ class Meter:
 
     @property
     def bytes(self) -> int:
-        """Sent to and received from all workers so far."""
+        """How many bytes were sent to and received from all workers so far."""
         return sum(each.sent + each.received for each in self.by_worker.values())
 
     def sent(self, call: Call, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Progress of a long job: a live table and a bar on a terminal, plain lines elsewhere."""
+"""The progress of a long job: a live table and a bar on a terminal, plain lines elsewhere."""
 
 import math
 import sys
@@ -10,11 +10,11 @@ from telegrad.cli.meter import Meter
 
 
 class Step(NamedTuple):
-    """What there is to say of one step."""
+    """The figures of one step."""
 
     loss: float
     accuracy: float
-    """On what the model has not seen, when last measured."""
+    """On held-out data, when last measured."""
     seconds: float
     bytes: int
 
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
 
 class PlainProgress:
-    """A line now and then."""
+    """Prints a line now and then."""
 
     def __init__(self, every: float = 1.0) -> None:
         self._every = every
@@ -35,7 +35,7 @@ class PlainProgress:
         self._steps = 0
 
     def start(self, steps: int, workers: Mapping[str, str], meter: Meter) -> None:
-        """Begin the job: how many steps, over which workers, and what each of them has."""
+        """Begin a job of so many steps; `workers` says what each of them has."""
         self._steps = steps
         placed = ", ".join(f"{name} ({what})" for name, what in workers.items())
         print(f"{steps} steps over {placed}", flush=True)
@@ -50,7 +50,7 @@ class PlainProgress:
         print(f"step {self._done:>4}/{self._steps}  {done}", flush=True)
 
     def stop(self) -> None:
-        """End the job, well or not."""
+        """End the job, successful or not."""
 
 
 class LiveProgress:

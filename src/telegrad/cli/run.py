@@ -1,4 +1,4 @@
-"""`telegrad run`: start a script once a worker, on this machine, as one cluster."""
+"""`telegrad run`: start a script once for each worker, on this machine, as one cluster."""
 
 import argparse
 import contextlib
@@ -37,7 +37,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     rest = parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="the script's own arguments"
     )
-    # argparse would name them among what is missing where there is no script.
+    # Otherwise argparse would list them as missing, too, where the script is missing.
     rest.required = False
 
 
@@ -56,7 +56,7 @@ def _execute(arguments: argparse.Namespace) -> int:
         launcher = Launcher(Prefixer(workers, _raw(sys.stdout), _raw(sys.stderr)), grace)
         for rank, name in enumerate(workers):
             environment = {
-                # A pipe would be filled by the block; its lines are wanted as they are written.
+                # Python would write to a pipe in blocks, but lines are wanted at once.
                 "PYTHONUNBUFFERED": "1",
                 names.THREADS: names.threads_each(len(workers)),
                 **os.environ,
@@ -74,10 +74,10 @@ def _execute(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _key_for_children() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the path of a fresh key that children can read, and the descriptors they inherit."""
+    """Yield the path of a new key that children can read, and the descriptors to inherit."""
     key = ClusterKey.fresh()
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        # A file without a name: it goes with the last process, even if all of them are killed.
+        # A file without a name: it ends with the last process, even if all are killed.
         fd = os.memfd_create("telegrad-key")
         try:
             os.fchmod(fd, 0o600)
@@ -93,9 +93,9 @@ def _key_for_children() -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _raw(stream: TextIO) -> BinaryIO:
-    """Return what is below a standard stream's buffer.
+    """Return the stream below the buffer of a standard stream.
 
-    A buffer would keep what can't be written, and fail once more when the process ends.
+    The buffer would keep what can't be written, and fail again when the process ends.
     """
     return cast(BinaryIO, getattr(stream.buffer, "raw", stream.buffer))
 

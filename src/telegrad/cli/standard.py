@@ -1,7 +1,7 @@
-"""The three standard streams: each is there, however this process was started.
+"""Making sure that all three standard streams exist, however this process was started.
 
-`telegrad … >&-` closes one. Its number then belongs to the next file that is opened, which could
-be the cluster's key, and `sys` has None in its place.
+`telegrad … >&-` closes one. The next file that is opened then gets its number, and could be the
+cluster's key, and `sys` has None in its place.
 """
 
 import os
@@ -12,13 +12,13 @@ _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def fill_standard_streams() -> None:
-    """Let the null device stand for each standard stream that is closed."""
+    """Open the null device for each standard stream that is closed."""
     for number, (name, mode) in enumerate(_STREAMS):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest number that is free, and those below are taken: this one.
+            # It gets the lowest free number, which is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
-            # As long as the process.
+            # Open until the process ends.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

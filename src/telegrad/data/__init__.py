@@ -1,4 +1,4 @@
-"""Small real data sets, shipped with the package so that examples need no network.
+"""Small data sets, part of the package so that examples need no network.
 
 ``digits.npz``: the test part of "Optical Recognition of Handwritten Digits", E. Alpaydin and
 C. Kaynak, UCI Machine Learning Repository (1998), doi:10.24432/C50P49, licensed under CC BY 4.0:

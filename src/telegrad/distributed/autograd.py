@@ -1,8 +1,8 @@
 """Derivatives of programs that run on several workers.
 
-The names and meaning of ``torch.distributed.autograd``, and beyond: any root, any order, chosen
-inputs, and a pass that is exact and ends whether or not every call was used. ``README.md`` beside
-this file has the algorithm.
+With the names and the meaning of ``torch.distributed.autograd``, and more: any root, any order,
+chosen inputs, and passes that are exact and end whether or not every call was used. ``README.md``
+beside this file has the algorithm.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,12 +150,13 @@ def _keep_captured(local_pass: LocalPass) -> None:
 def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
     """Return the gradients of this worker's leaves in a context, by leaf; wait for a pass to end.
 
-    Those of another worker's leaves are had there. The KeyError of a tensor that has none says why.
+    The gradients of another worker's leaves are on that worker. The KeyError for a tensor that has
+    none says why.
 
     Raises:
         ContextError: If there is no such context.
-        WorkerLost: If this worker was frozen or cut off for so long that others gave it up, and
-            have dropped their gradients.
+        WorkerLost: If this worker was frozen or cut off for so long that others have given it up,
+            and dropped their gradients.
 
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -186,7 +187,7 @@ def grad(
     mode: str = "smart",
     as_rrefs: bool = False,
 ) -> tuple[Any, ...]:
-    """Return a tuple of the gradients of the outputs' sum by each input; the context keeps none.
+    """Return the gradients of the sum of the outputs by each input; the context keeps none.
 
     Arguments:
         context_id: The id that ``with context()`` gave.
@@ -284,11 +285,11 @@ def _enter_new(here: "WorkerAutograd") -> tuple[Context, Token[ProgramPoint | No
     return made, CURRENT.set(ProgramPoint(made, ()))
 
 
-# The names that users of PyTorch's distributed autograd know.
+# Names that users of PyTorch's distributed autograd know.
 
 
 class DistAutogradContext:
-    """A context as PyTorch's users look at it; ``_retrieve_context`` returns it.
+    """A context with the methods that PyTorch's have; ``_retrieve_context`` returns it.
 
     Examples:
         >>> with dist_autograd.context() as context_id:
@@ -311,7 +312,7 @@ class DistAutogradContext:
         return dict(self._found.recvs)
 
     def _known_worker_ids(self) -> set[int]:
-        """Return the ids of the workers that messages of this context went to or came from."""
+        """Return the ids of the workers that this context has exchanged messages with."""
         return {worker.id for worker in list(self._found.known.values())}
 
 
@@ -335,7 +336,7 @@ def _retrieve_context(context_id: int) -> DistAutogradContext:
 
 
 def _current_context() -> DistAutogradContext:
-    """Return the context in which calls are recorded here and now."""
+    """Return the context that records calls here and now."""
     current = CURRENT.get()
     if current is None or current.context.released:
         raise ContextError("expected a context to be open here; use `with context() as context_id`")
@@ -349,12 +350,12 @@ def _is_valid_context(context_id: int) -> bool:
 
 
 def _get_max_id() -> int:
-    """Return the largest id that this worker can give to a context."""
+    """Return the largest id that a context of this worker can have."""
     return current_worker().id << COUNTER_BITS | (1 << COUNTER_BITS) - 1
 
 
 def _init(worker_id: int) -> None:
-    """Do nothing: a worker has distributed autograd from its start."""
+    """Do nothing: every worker has distributed autograd from its start."""
 
 
 def _get_debug_info() -> dict[str, int]:

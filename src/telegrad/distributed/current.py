@@ -1,7 +1,7 @@
-"""The distributed autograd of a worker, found from anywhere in this folder.
+"""Finding the distributed autograd of a worker, from anywhere in this folder.
 
-``worker_autograd`` makes it; this file only knows where it is kept, so that what it is made of can
-ask for it.
+``worker_autograd`` makes it; this module only knows where it is kept, so that its own parts can ask
+for it.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from telegrad.distributed.worker_autograd import WorkerAutograd
 
 ATTACHED = "autograd"
-"""Under which name a worker keeps it."""
+"""The name under which a worker keeps it."""
 
 
 def autograd_of(worker: Worker) -> "WorkerAutograd":

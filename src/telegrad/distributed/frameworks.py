@@ -1,11 +1,12 @@
 """The seam for values of another framework whose graph joins a pass: see ``telegrad.interop``.
 
-To this folder such a value is a *stand-in*: a Tensor whose node leads into the other graph, or
-(where it arrived) comes out of a recv node. A pass has the framework *cut* its graph by the
-entries that reach it; the pieces are nodes like any other, for that pass alone.
+This folder represents such a value by a *stand-in*: a Tensor whose node leads into the other graph
+or, where the value arrived, comes out of a recv node. A pass has the framework *cut* its graph at
+the entries that the pass reaches; for that pass, the pieces are nodes like any other.
 
-Nothing here knows a framework. `known` is the process's, as types are, and empty until a value of
-one is met or the program has imported one and makes a call, so a program without pays little.
+Nothing here knows any framework. `known` belongs to the process, as types do. It is empty until a
+value of a framework is met, or until a program that has imported one makes a call, so programs that
+use none pay little.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,31 +30,31 @@ class Cut(NamedTuple):
     """The graphs of other frameworks in one pass."""
 
     edges: dict[Any, Sequence[Any]]
-    """The nodes that lead into them, each with its edges in this pass."""
+    """By node that leads into them: its edges in this pass."""
     leaves: dict[Any, Any]
-    """The framework's own tensor for each node that stands for a leaf or another input; a list of
-    them for one that stands for several leaves, and takes a list of gradients."""
+    """By node that stands for a leaf or another input: the framework's own tensor. If it stands for
+    several leaves, a list of them; it takes a list of gradients then."""
     pieces: Sequence[Any] = ()
-    """Each can leave a part of itself out, with ``leave_out(skipped)``, and tells whether it
-    ``is_apart``: it may run while others of them do."""
+    """Each has ``leave_out(skipped)``, to skip a part of itself, and ``is_apart``: whether it may
+    run at the same time as others."""
     at_once: int = 1
-    """How many pieces may run at a time, on threads of this process."""
+    """How many pieces may run at the same time, on threads of this process."""
 
 
 class Framework(Protocol):
     """What another framework does for values of its type.
 
-    A value of a leaf has a ``grad``, as a Tensor has. A cotangent that leaves its graph for a
+    A leaf has a ``grad``, as a Tensor has. A cotangent that leaves the framework's graph in a
     message is a raw array, unless ``devices`` carries it.
     """
 
     type: type
     namespace: Any
-    """What has its functions ``clone`` and ``zeros_like``."""
+    """Has the framework's functions ``clone`` and ``zeros_like``."""
     devices: "Devices | None" = None
-    """For values that are sent from device to device; None: there are none."""
+    """For values that are sent from device to device; None if there are none."""
     parameters: "Parameters | None" = None
-    """For optimisers of its own; None: they may write into a parameter at any time."""
+    """For its own optimisers; None if they may write into parameters at any time."""
 
     def is_recording(self) -> bool:
         """Tell whether the framework records what this thread does."""
@@ -63,13 +64,13 @@ class Framework(Protocol):
     ) -> AbstractContextManager[Any]:
         """Return the scope, entered in the framework's modes of a new thread.
 
-        `keeps_recording`: whether the thread goes on to record, or not to.
+        `keeps_recording`: whether the thread keeps its own mode of recording.
         """
 
     def adopted(self, value: Any, is_gradient: bool) -> Tensor:
         """Return a Tensor for a gradient that the user gave, or for a root.
 
-        Of a root the shape, the dtype and the node count: that is where a pass enters its graph.
+        For a root, only shape, dtype and node matter: the pass enters the graph at that node.
         """
 
     def start(self, gradient: Any, root: Any) -> Start | None:
@@ -80,24 +81,24 @@ class Framework(Protocol):
         return None
 
     def node(self, value: Any, name: str) -> Any:
-        """Return the node to ask for a tensor's gradient; `name` is for errors."""
+        """Return the node that receives a tensor's gradient; `name` is for errors."""
 
     def leave(
         self, values: list[Any], worker: Worker, levels: LevelRegistry, to: str, is_recorded: bool
     ) -> list[Any]:
         """Replace the framework's values in a message by what is sent to `to`.
 
-        Return the same with stand-ins for those that are recorded; the list itself if none is.
+        Return a list with stand-ins for those that are recorded, or `values` itself if none is.
         """
 
     def arrive(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
         """Replace what carried the framework's values from `frm` by the values, where they differ.
 
-        Returns what the thread that takes them has to call first; None if there is nothing to do.
+        Return what the thread that takes them has to call first, or None.
         """
 
     def join(self, value: Any, stand_in: Tensor | None) -> Any:
-        """Return a value that arrived, as computed from its stand-in; if None, a constant."""
+        """Return an arrived value as computed from its stand-in; a constant if that is None."""
 
     def cut(
         self,
@@ -106,9 +107,9 @@ class Framework(Protocol):
         targets: Collection[Any],
         is_plain: bool,
     ) -> Cut:
-        """Cut the framework's graph as these entries reach it; `targets` are asked for.
+        """Cut the framework's graph at these entries; the gradients of `targets` are wanted.
 
-        `is_plain`: all leaves are to have their gradients, and nobody looks at these on their way.
+        `is_plain`: all leaves shall get their gradients, and nobody looks at these on their way.
         """
 
     def completed(
@@ -118,12 +119,13 @@ class Framework(Protocol):
         context: Mapping[Any, Any],
         loans: dict[Any, Any],
     ) -> dict[Any, Any]:
-        """Return the gradients of leaves, by leaf, as the hooks that see them whole leave them.
+        """Return the gradients of leaves, by leaf, after the hooks that see the complete ones.
 
-        Left out are those that have none (None), that a hook used up, and that the framework goes
-        on with, and with those of the context: for the result of that it puts into `loans` what has
-        a ``give_back``, called at the end of the pass. While that ``is_waiting``, its ``run`` is
-        called, after what leaves the worker has left.
+        Left out are leaves without a gradient (None), those whose gradient a hook has used up, and
+        those that the framework itself goes on with, together with the context's gradients. For
+        those it puts an object into `loans` that has a ``give_back``, called at the end of the
+        pass. While that object ``is_waiting``, its ``run`` is called, once messages to others have
+        left.
         """
 
 
@@ -131,10 +133,10 @@ class Devices(Protocol):
     """How gradients go from device to device, and not as arrays in a frame."""
 
     def carries(self, gradient: Any) -> bool:
-        """Tell whether ``pack`` takes a gradient, or an array of telegrad's own on a device."""
+        """Tell whether ``pack`` takes a gradient, which may be telegrad's own array on a device."""
 
     def pack(self, gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
-        """Return what carries each gradient to `to`: a raw array, or what ``unpack`` is given."""
+        """Return what carries each gradient to `to`: a raw array, or an argument for ``unpack``."""
 
     def unpack(self, facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
         """Return the gradients from `frm` that were not sent as arrays."""
@@ -144,15 +146,15 @@ class Parameters(Protocol):
     """How parameters are stepped beside graphs that have saved them."""
 
     def note(self, parameter: Any) -> None:
-        """Note a parameter that an optimiser is made for, before anything is computed from it."""
+        """Note a parameter of a new optimiser, before anything is computed from it."""
 
     def successor(self, parameter: Any, gradient: Any) -> Any:
         """Return a copy of a parameter for a step to write into; None for a step in place."""
 
     def stepped(self, parameter: Any, successor: Any) -> None:
-        """Give a parameter the value of its successor; what was saved of it keeps the old one.
+        """Give a parameter the value of its successor; graphs that saved it keep the old value.
 
-        A `successor` of None: the parameter was changed in place, what was saved is out of date.
+        If `successor` is None, the parameter was changed in place, and saved values are outdated.
         """
 
 
@@ -165,7 +167,7 @@ def enlist(framework: Framework) -> None:
 
 
 def framework_of(value: Any) -> Framework | None:
-    """Return the framework that a value belongs to; load the one that waits for its type."""
+    """Return the framework that a value belongs to; import one that serves its type if need be."""
     for framework in known:
         if isinstance(value, framework.type):
             return framework
@@ -196,7 +198,7 @@ def _start(gradient: Any, root: Any) -> Any:
 
 
 def adopted(values: Any, *, are_gradients: bool = False) -> Any:
-    """Return roots or gradients with Tensors for those of another framework."""
+    """Return roots or gradients, with Tensors in place of another framework's values."""
     if values is None or isinstance(values, Tensor):
         return values
     if isinstance(values, (list, tuple)):
@@ -211,14 +213,14 @@ def adopted(values: Any, *, are_gradients: bool = False) -> Any:
 
 
 def listed_inputs(inputs: Any) -> list[Any]:
-    """Return inputs as a list: a single one may be given as it is."""
+    """Return inputs as a list; a single one may be given as it is."""
     if isinstance(inputs, Tensor) or framework_of(inputs) is not None:
         return [inputs]
     return list(inputs)
 
 
 def node_of_input(value: Any, name: str) -> Any:
-    """Return the node to ask for the gradient of an input, of any framework."""
+    """Return the node that receives the gradient of an input, of any framework."""
     if isinstance(value, Tensor):
         return node_of(value, name)
     found = framework_of(value)
@@ -228,7 +230,7 @@ def node_of_input(value: Any, name: str) -> Any:
 
 
 def node_of_referent(value: Any) -> Any:
-    """Return ``node_of_input`` for what an RRef among the inputs refers to, on its owner."""
+    """Return ``node_of_input`` of what an RRef among the inputs refers to, on its owner."""
     if not isinstance(value, Tensor) and framework_of(value) is None:
         raise DTypeError(
             f"expected an RRef to a Tensor as an input, got one to {type(value).__name__}"
@@ -241,7 +243,7 @@ def leave(
 ) -> list[Any]:
     """Replace the values of other frameworks in a message by what is sent.
 
-    Returns the same with stand-ins for them; the list itself if there are none.
+    Return a list with stand-ins for them, or `values` itself if there are none.
     """
     if len(known) < 2:
         return known[0].leave(values, worker, levels, to, is_recorded) if known else values
@@ -279,7 +281,7 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
 
 
 def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
-    """Return the gradients that facts of other frameworks stand for."""
+    """Return the gradients that facts from ``pack`` stand for."""
     found: list[Any] = [None] * len(facts)
     names = [name for name, _ in facts]
     carriers = {_name_of(each): each.devices for each in known}
@@ -302,7 +304,7 @@ def _name_of(framework: Framework) -> str:
 
 
 def is_carried(gradient: Any) -> bool:
-    """Tell whether some framework packs a gradient, its own or one of telegrad's on a device."""
+    """Tell whether a framework packs this gradient, its own or telegrad's on a device."""
     return any(each.devices is not None and each.devices.carries(gradient) for each in known)
 
 
@@ -340,7 +342,7 @@ def stand_ins(values: list[Any]) -> tuple[list[Any], dict[int, Framework]]:
 
 
 def make_constant(values: list[Any]) -> None:
-    """Take the history off the values of other frameworks."""
+    """Remove the history of other frameworks' values."""
     for framework in known:
         for i, value in enumerate(values):
             if isinstance(value, framework.type):
@@ -356,9 +358,9 @@ def join(values: list[Any], stand_ins: list[Any], owners: dict[int, Framework]) 
 
 
 def is_recording(values: list[Any]) -> bool:
-    """Tell whether a call with these values is recorded, given that telegrad records here.
+    """Tell whether a call with these values is recorded, provided that telegrad records here.
 
-    It is not if a framework records nothing here and telegrad has nothing to record.
+    It is not if a framework records nothing here and telegrad has nothing to record either.
     """
     for framework in known:
         if not framework.is_recording():
@@ -378,7 +380,7 @@ def default_modes(
 def cut(
     entries: list[Any], keep_graph: bool, targets: Collection[Any] = (), is_plain: bool = False
 ) -> Cut:
-    """Cut the graphs of all frameworks as the entries of a pass reach them."""
+    """Cut the graphs of all frameworks at the entries of a pass."""
     if len(known) == 1:
         return known[0].cut(entries, keep_graph, targets, is_plain)
     edges: dict[Any, Sequence[Any]] = {}

@@ -1,6 +1,6 @@
 """Notices to the workers that share a context, a pass or a level, if they can be reached.
 
-One that is lost is not dialled, as a rule: what it had went with it.
+A lost worker is usually not dialled, since what it had is lost with it.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ def notify(
 ) -> bool:
     """Send a notice, which arrives unless `to` is lost; return whether `to` can be reached.
 
-    With `dials_lost` one that was lost is dialled again: it may live, and be asked for what it has.
-    One that `rides` has time, and goes with what is sent next.
+    With `dials_lost`, a lost worker is dialled again: it may be alive, and be asked for what it
+    has. A notice that `rides` has time, and waits for what is sent next.
     """
     try:
         peer = worker.find(to)
@@ -38,7 +38,7 @@ def notify(
 
 
 def reachable(worker: Worker, name: str) -> Session | None:
-    """Return a worker to which a notice goes at once: it hears of it, or loses this one."""
+    """Return the session of a worker that a notice reaches without dialling; else None."""
     peer = worker.peers.get(name)
     return None if peer is None or peer.outgoing is None or peer.outgoing.closed else peer
 
@@ -46,7 +46,7 @@ def reachable(worker: Worker, name: str) -> Session | None:
 def forward(
     worker: Worker, to: str | int, service: str, header: Any, *, rides: bool = False
 ) -> None:
-    """Notify one of several, on a thread of its own if it must be dialled: that may take long."""
+    """Notify one of several, on another thread if it must be dialled, which may take long."""
     peer = None if isinstance(to, int) else reachable(worker, to)
     if peer is None:
         worker.host.start(partial(notify, worker, to, service, header))
@@ -61,7 +61,7 @@ def forward(
 class LateNotice(msgspec.Struct, eq=False):
     """A notice to several that has time: it goes before the next frame (``Outgoing.ride``).
 
-    Who has more to say to them by then takes it, and says both at once.
+    If there is more to say to them before that, that takes this, and says both at once.
     """
 
     worker: Worker
@@ -70,13 +70,13 @@ class LateNotice(msgspec.Struct, eq=False):
     header: list[Any]
 
     def flush(self) -> None:
-        """Notify those who have not been; some perhaps twice, if it is interrupted."""
+        """Notify those that have not been; if this is interrupted, some perhaps twice."""
         for name in self.others:
             forward(self.worker, name, self.service, self.header, rides=True)
         self.others = ()
 
     def take(self) -> list[Any]:
-        """Return what the caller says to them now."""
+        """Return what the notice says, which the caller will say now."""
         self.others = ()
         self.worker.outgoing.rides.pop(self, None)
         return self.header

@@ -11,11 +11,11 @@ _locks: dict[int, tuple["weakref.ref[Any]", threading.Lock]] = {}
 
 @contextmanager
 def alone_with(parameters: Iterable[Any]) -> Iterator[None]:
-    """Lock these parameters: nobody else steps them or has their ``.grad`` inside of the block."""
-    # One that is given twice is locked once.
+    """Lock these parameters: inside of the block nobody else steps them or sets their ``.grad``."""
+    # A parameter that is given twice is locked once.
     chosen = {id(parameter): parameter for parameter in parameters}
     with ExitStack() as stack:
-        # In one order for all, so that nobody waits in a circle.
+        # All threads lock in the same order, so that there is no deadlock.
         for key in sorted(chosen):
             stack.enter_context(_lock_of(chosen[key]))
         yield

@@ -68,14 +68,14 @@ class RemoteModule:
         made = (module_cls, tuple(args or ()), dict(kwargs or {}), device)
         self._rref: RRef | None = current_worker().rpc_sync(name, _make, made)
         self.resident: Resident | None = None
-        """What it stands for, if its worker keeps it by name."""
+        """The resident that it stands for, if its worker keeps it by name."""
 
     @classmethod
     def of(cls, resident: Resident) -> "RemoteModule":
         """Return a module that a worker keeps by name (`rpc.keep`).
 
-        When the worker comes back, this is the module of its next life, in the next context and not
-        before: within one context it is of one life.
+        When the worker comes back, this is the module of its new life from the next context on:
+        within one context it is the module of one life.
         """
         if not isinstance(resident, Resident):
             raise UsageError(
@@ -97,11 +97,11 @@ class RemoteModule:
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module there; return its result."""
+        """Run the module on its worker; return the result."""
         return current_worker().rpc_sync(self.on, _forward, (self.module_rref, args, kwargs))
 
     def forward_async(self, *args: Any, **kwargs: Any) -> Call:
-        """Start the module there; return the future of its result."""
+        """Start the module on its worker; return the future of the result."""
         return current_worker().rpc_async(self.on, _forward, (self.module_rref, args, kwargs))
 
     def parameters(self) -> list[RRef]:
@@ -116,12 +116,12 @@ class RemoteModule:
         return self.module_rref
 
     def train(self, mode: bool = True) -> "RemoteModule":
-        """Switch the module to training, or from it; return this."""
+        """Switch the module to training mode, or out of it; return this module."""
         current_worker().rpc_sync(self.on, _set_training, (self.module_rref, mode))
         return self
 
     def eval(self) -> "RemoteModule":
-        """Switch the module to evaluation; return this."""
+        """Switch the module to evaluation mode; return this module."""
         return self.train(False)
 
     def state_dict(self) -> Any:
@@ -151,7 +151,7 @@ def _make(module_class: Callable[..., Any], args: Any, kwargs: Any, device: str)
     if device:
         module.to(device)
     if isinstance(module, Module):
-        # For people who look at a context: autograd.gradients and autograd.draw show them.
+        # autograd.gradients and autograd.draw show these names.
         for path, parameter in module.named_parameters():
             parameter.ensure_meta().name = f"{type(module).__name__}.{path}"
     return current_worker().make_rref(module)

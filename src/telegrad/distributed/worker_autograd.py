@@ -1,8 +1,8 @@
-"""Distributed autograd on one worker: what it is made of, and who is handed what.
+"""The distributed autograd of one worker: its parts, and what each of them needs.
 
-All that starts a worker (init_rpc, LocalCluster and its processes, the simulated cluster) calls
-`attach_autograd` before the first call can come. This is the one place where the layers above RPC
-are attached to it.
+Everything that starts a worker (init_rpc, LocalCluster and its processes, the simulated cluster)
+calls `attach_autograd` before the first call can come. This is the only place where the layers
+above RPC are attached to it.
 """
 
 from contextlib import suppress
@@ -30,8 +30,8 @@ __all__ = ["WorkerAutograd", "attach_autograd", "autograd_of"]
 
 
 FRAMEWORKS: Final = {"torch": "telegrad.interop.torch.framework"}
-"""What is imported when a value of another framework is first met; by name, since that module is
-in a higher layer."""
+"""The module to import when a value of another framework is first met; by name, since it is in a
+higher layer."""
 
 
 class WorkerAutograd:
@@ -49,7 +49,7 @@ class WorkerAutograd:
         self.event_log = EventLog(worker)
 
     def _take_over(self, *pass_: Any) -> None:
-        # The contexts are made before the coordinator, which works in them.
+        # By a method, since the contexts are made before the coordinator, which needs them.
         self.coordinator.take_over(*pass_)
 
 
@@ -66,6 +66,6 @@ def attach_autograd(worker: Worker) -> None:
 
 
 def _load_carrier() -> None:
-    """Have CuPy's arrays go by the ways of PyTorch's tensors, if it is there."""
+    """Have CuPy's arrays sent like PyTorch's tensors, if PyTorch is installed."""
     with suppress(ImportError):
         import_module(FRAMEWORKS["torch"])

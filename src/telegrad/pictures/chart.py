@@ -10,7 +10,7 @@ _COLORS = ("#1f6fb2", "#c8553d", "#3c8d53", "#8a5fb0", "#b58900", "#4d4d4d")
 _WIDTH, _HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 44, 48
 _LARGEST = 1e300
-"""Differences and steps of what is drawn must be numbers themselves."""
+"""Numbers as large as this are not drawn, since their differences might overflow."""
 
 
 def line_chart(
@@ -75,10 +75,10 @@ def line_chart(
     names = []
     for position, (name, line) in enumerate(lines.items()):
         color = _COLORS[position % len(_COLORS)]
-        # Wider than the lines that come over it, so that it shows where they are the same.
+        # Wider than the lines drawn over it, so that it shows where they coincide.
         width = 1.8 + 1.6 * (len(lines) - 1 - position)
         for is_drawn, run in groupby(enumerate(line), lambda each: _is_drawn(each[1], log_y)):
-            if is_drawn:  # Else a gap: a line over it would show values that were not there.
+            if is_drawn:  # Otherwise a gap: a line across would show values that are not there.
                 parts += _curve([at(i, y) for i, y in run], color, width)
         names.append(_name(name, position, color))
     middle = (_TOP + _HEIGHT - _BOTTOM) / 2
@@ -94,11 +94,11 @@ def line_chart(
 
 
 def _range(heights: Sequence[float]) -> tuple[float, float]:
-    """Return the lowest and the highest, some way apart."""
+    """Return the lowest and the highest, with some distance between them."""
     low, high = min(heights), max(heights)
     size = max(abs(low), abs(high))
     if high - low <= max(1e-12 * size, 1 / _LARGEST):
-        # Beside a large number 0.5 is nothing.
+        # 0.5 would be too little beside a large number.
         margin = max(0.5, 1e-3 * size)
         low, high = low - margin, high + margin
     return low, high
@@ -140,7 +140,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _labels(values: Sequence[float]) -> list[str]:
-    """Rising values in three digits each, or in more, up to seven, if they are close."""
+    """Return rising values as text, in three digits each, or in up to seven if they are close."""
     gap = min((after - before for before, after in pairwise(values)), default=math.inf)
     texts: list[str] = []
     for digits in range(3, 8):
@@ -151,14 +151,14 @@ def _labels(values: Sequence[float]) -> list[str]:
 
 
 def _steps(count: int) -> list[int]:
-    """Return the first of so many steps, and round numbers after it."""
+    """Return the labels for so many steps: the first one, and round numbers after it."""
     if count <= 6:
         return list(range(1, count + 1))
     return [1, *(step for step in map(round, _ticks(2, count)) if step > count / 20)]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Return logarithms of round numbers: powers of ten, where those are few 2 and 5 between."""
+    """Return logarithms of round numbers: powers of ten, with 2 and 5 between if they are few."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     powers = powers[:: math.ceil(len(powers) / 12)]
     for digits in ((1,), (1, 2, 5)):

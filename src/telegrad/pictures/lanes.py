@@ -58,7 +58,7 @@ def lane_graph(
     for lane in lanes:
         tops[lane] = top
         top += heights[lane] * _ROW + 24
-    # By the widths of common letters: the names of lanes stand before the boxes, the title above.
+    # Wide enough, for common letters, for the names of lanes before the boxes and the title above.
     margin = max(_MARGIN, 28 + 9 * max(map(len, lanes), default=0))
     width = margin + (max(columns.values(), default=0) + 1) * _COLUMN + 16
     width = max(width, 24 + 9 * len(title))
@@ -107,7 +107,7 @@ def _arrow(start: tuple[float, float], end: tuple[float, float], look: str) -> s
 def _columns(
     dots: Mapping[Hashable, Dot], edges: Sequence[tuple[Hashable, Hashable]]
 ) -> dict[Hashable, int]:
-    """Return each node's column: one more than the largest of those that lead to it."""
+    """Return each node's column: one more than the largest of its predecessors'."""
     missing = dict.fromkeys(dots, 0)
     following: dict[Hashable, list[Hashable]] = {key: [] for key in dots}
     for start, end in edges:

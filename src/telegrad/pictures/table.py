@@ -1,4 +1,4 @@
-"""A table of words and figures, as text and as HTML: the first row has the titles."""
+"""Tables as text and as HTML; the first row has the titles."""
 
 import html
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def text_table(rows: Rows) -> str:
-    """Return the rows as lines: the first column begins, the others end at one place."""
+    """Return the rows as lines: the first column is left-aligned, the others right-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(

@@ -1,4 +1,4 @@
-"""Tools for testing programs that use telegrad; shipped and public."""
+"""Tools for testing programs that use telegrad."""
 
 from telegrad.testing.gradcheck import GradientMismatch, gradient_check
 

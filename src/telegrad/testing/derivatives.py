@@ -1,4 +1,4 @@
-"""Both derivatives of a function as functions of Tensors, which can be differentiated again."""
+"""The products with a Jacobian and its transpose, as functions that can be differentiated again."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -35,7 +35,7 @@ def pushed(f: Tensors, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> 
 
 
 def names_of_nodes(outputs: Sequence[Tensor]) -> list[str]:
-    """Return the operations that the outputs were computed by, each name once, first to last."""
+    """Return the names of the operations that gave the outputs, each once, in order."""
     entries: list[Any] = [y.node for y in outputs if not y.is_leaf]
     names = [node.name() for node in reversed(reachable(entries)) if not node.is_leaf]
     return list(dict.fromkeys(names))

@@ -1,9 +1,9 @@
-"""Jacobians by evaluating the function alone: the oracle that no rule can fool.
+"""Jacobians by evaluating the function only: the reference for derivative rules.
 
-Central differences with four points, whose error falls with the fourth power of the step; or, for
-a function that goes through complex numbers analytically, one evaluation a column at ``x + ih``,
-where nothing cancels. Whether that holds is not asked but tried: the complex step is used only if,
-along one random direction, it agrees with central differences.
+There are two methods. Central differences with four points have an error that falls with the fourth
+power of the step. If the function is analytic, one evaluation at ``x + ih`` for each column is
+enough, where nothing cancels. Whether it is analytic is found out by trying: the complex step is
+used only if, along one random direction, it agrees with central differences.
 """
 
 import warnings
@@ -15,7 +15,7 @@ from telegrad.errors import TelegradError
 from telegrad.testing.layout import Array
 
 _TINY = 1e-30
-"""The complex step: so small that its square vanishes beside 1."""
+"""The complex step, so small that its square vanishes beside 1."""
 
 Vectors = Callable[[Array], Array]
 
@@ -23,7 +23,7 @@ Vectors = Callable[[Array], Array]
 def jacobian(f: Vectors, at: Array, step: float, probe: Array, analytic: Vectors | None) -> Array:
     """Return the matrix of partial derivatives of `f`, a function of real vectors.
 
-    `analytic` is f for complex vectors, if there may be one; `probe` is the direction to try it in.
+    `analytic` is f on complex vectors, if that may be possible; `probe` is the direction to try.
     """
     columns = at.size
     if not columns:
@@ -48,7 +48,7 @@ def _complex_step(f: Vectors, at: Array, direction: Array) -> Array:
 def _agree(f: Vectors, analytic: Vectors, at: Array, step: float, probe: Array) -> bool:
     expected = _central(f, at, step, probe)
     with warnings.catch_warnings():
-        # A cast to a real dtype drops the imaginary part, and with it the derivative.
+        # A cast to a real dtype would drop the imaginary part, and with it the derivative.
         warnings.simplefilter("error", np.exceptions.ComplexWarning)
         try:
             found = _complex_step(analytic, at, probe)

@@ -1,14 +1,15 @@
 """``gradient_check``: are the derivatives of a function right?
 
-1. The function alone is evaluated around the inputs, which gives its Jacobian J (``differences``).
+1. Evaluating the function around the inputs gives its Jacobian J (``differences``).
 2. Reverse mode at a random cotangent v must give J^T v, and forward mode at a random tangent u must
    give J u.
-3. The two must fit each other much closer than differences can tell: <v, Ju> = <J^T v, u>.
-4. For order 2 and more, the same is asked of the derivatives themselves, as functions of the inputs
+3. The two must agree much more closely than differences can: <v, Ju> = <J^T v, u>.
+4. For order 2 and more, the derivatives themselves are checked like this, as functions of the
+inputs
    and of v or u: reverse over reverse, forward over reverse, reverse over forward, forward over
    forward.
 
-v and u are dense, so a wrong entry anywhere in J shows, up to a coincidence of probability zero.
+v and u are dense, so a wrong entry anywhere in J shows, except for a coincidence of probability 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,21 +56,21 @@ def gradient_check(
 ) -> None:
     """Raise GradientMismatch unless the derivatives of ``f(*inputs)`` are right, up to `order`.
 
-    f must be smooth within ``2 * step`` of the inputs. The error names the worst entry, both values
-    and the operations met.
+    f must be smooth within ``2 * step`` of the inputs. The error says what the worst entry is, both
+    values, and which operations were used.
 
     Arguments:
         f: Takes Tensors and returns a Tensor or a sequence of them.
         inputs: Its arguments; floating and complex ones are differentiated, in double precision,
             others are passed as they are.
         modes: "reverse", "forward" or both.
-        order: Up to which order.
-        step: How far differences go.
-        rtol: By which share of itself an entry may be off.
-        atol: By how much besides; by default 1e-6 of the largest derivative or value, but no more
-            than 1e-6 and no less than 1e-10, which is what differences can tell.
-        complex_step: Whether steps go along the imaginary axis, too, where f allows that.
-        seed: Of the random directions.
+        order: The highest order to check.
+        step: The step of the differences.
+        rtol: The relative error that an entry may have.
+        atol: The absolute error that it may have besides; by default 1e-6 of the largest derivative
+            or value, but at least 1e-10, the precision of differences, and at most 1e-6.
+        complex_step: Whether steps along the imaginary axis may be used where f is analytic.
+        seed: The seed of the random directions.
 
     Raises:
         GradientMismatch: If a derivative is wrong.
@@ -152,7 +153,7 @@ class _Check:
     def run(
         self, f: Tensors, arrays: list[Array], trail: str, order: int, complex_step: bool
     ) -> None:
-        """Check `f` at the arrays; `trail` says of what f is the derivative."""
+        """Check `f` at the arrays; `trail` says what f is the derivative of."""
         leaves = [wrap(array).requires_grad_() for array in arrays]
         recorded = f(*leaves)
         inside, outside = Layout(arrays), Layout([y.array for y in recorded])
@@ -173,7 +174,7 @@ class _Check:
         slopes = jacobian(vectors, at, self.step, u, analytic if possible else None)
         atol = self.atol
         if atol is None:
-            # Where all is small, 1e-6 would let anything pass.
+            # If all values are small, anything would pass with 1e-6.
             values = outside.flat([y.array for y in recorded])
             size = max(np.abs(each).max(initial=0.0) for each in (slopes, values))
             atol = 1e-6 * float(np.clip(size, 1e-4, 1.0))

@@ -1,8 +1,8 @@
 """Several arrays as one real vector, and back.
 
-A complex number counts as two real ones. In those coordinates the gradient of PyTorch's convention
-is the transposed real Jacobian at the cotangent, for holomorphic functions and for all others, so
-what compares derivatives need not know of complex numbers at all.
+A complex number counts as two real ones. In those coordinates, the gradient by PyTorch's convention
+is the transposed real Jacobian times the cotangent, for holomorphic functions and all others. So
+the code that compares derivatives need not know about complex numbers.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def differentiable(array: Any) -> bool:
 
 
 class Layout:
-    """The shapes and dtypes of some arrays: how they lie in a real vector."""
+    """The shapes and dtypes of some arrays, and so their places in a real vector."""
 
     __slots__ = ("_dtypes", "_is_complex", "_shapes")
 
@@ -53,7 +53,7 @@ class Layout:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def apart(self, vector: Array) -> list[Array]:
-        """Return the arrays that lie in the vector; a complex vector gives complex arrays."""
+        """Return the arrays in the vector; those in a complex vector are complex."""
         arrays, start = [], 0
         for shape, dtype, length in zip(self._shapes, self._dtypes, self._lengths()):
             part = vector[start : start + length].copy()
@@ -64,7 +64,7 @@ class Layout:
         return arrays
 
     def place(self, index: int) -> str:
-        """Return where a coordinate of the vector lies, in words: ``1[0, 2]``."""
+        """Return the place of a coordinate of the vector in words, such as ``1[0, 2]``."""
         for number, (shape, two, length) in enumerate(
             zip(self._shapes, self._is_complex, self._lengths())
         ):

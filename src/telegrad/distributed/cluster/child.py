@@ -1,4 +1,4 @@
-"""A worker process that this one has started: its process, and the socket that holds it."""
+"""A worker process as its parent sees it: the process, and the control socket between them."""
 
 import contextlib
 import os
@@ -15,8 +15,9 @@ from telegrad.distributed.cluster.worker_process import Line
 from telegrad.errors import WorkerLost
 from telegrad.rpc.membership.environment import THREADS, threads_each
 
-# Runs in the child before anything of telegrad can be imported: the path comes first. Until then
-# only what is built in is imported: a module of the working directory may have any other name.
+# Runs in the child before anything of telegrad can be imported, since the path has to come first.
+# Until then only built-in modules are imported: the working directory may have a module of any
+# other name.
 _BOOT: Final = (
     "import sys; n=int.from_bytes(sys.stdin.buffer.read(4),'little');"
     "sys.path[:]=sys.stdin.buffer.read(n).decode('utf-8','surrogatepass').split('\\0');"
@@ -27,8 +28,8 @@ _BOOT: Final = (
 class Child:
     """A process and the parent's end of its control socket.
 
-    `log_fd`: where it writes log records, as it numbers its files; `output` reads them and what it
-    prints, unless it writes to this process's own streams.
+    `log_fd` is the descriptor, in the child, that it writes log records to; `output` reads these
+    and what it prints, unless it writes to this process's own streams.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class Child:
         self.log_fd = log_fd
         self.output = output
         self.incarnation: int | None = None
-        """The worker's, once it has said so."""
+        """The worker's, once it has told it."""
         self._asking = threading.Lock()
         self._reason: str | None = None
 
     def send(self, content: object) -> None:
-        """Send a message; if the process has ended, `receive` finds out and names it."""
+        """Send a message; if the process has ended, `receive` raises for it."""
         with contextlib.suppress(OSError):
             self.line.send(content)
 
@@ -71,7 +72,7 @@ class Child:
 
     def reason(self) -> str | None:
         """Return how the process ended, in words; None if it still runs."""
-        # What it says of a crash can be read once.
+        # The stack of a crash can be read only once.
         with self._asking:
             if self._reason is None:
                 self._reason = wait_for_reason(self.process, self.line.socket)
@@ -86,11 +87,11 @@ class Child:
 
 
 def spawn(name: str, processes: int, lines: Prefixer | None = None) -> Child:
-    """Start the process of a worker, which shares the cores with that many others.
+    """Start the process of a worker, one of `processes` that share the cores.
 
-    With `lines`, what it prints and logs comes here and goes there.
+    With `lines`, what it prints and logs comes to this process, and is written there.
     """
-    # As multiprocessing does for its children; it has no public name.
+    # multiprocessing does the same for its children; there is no public function.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     ours, theirs = socket.socketpair()
     logs: list[int] = [] if lines is None else [*os.pipe()]
@@ -117,7 +118,7 @@ def spawn(name: str, processes: int, lines: Prefixer | None = None) -> Child:
     if lines is not None:
         child.log_fd = logs[1]
         child.output = ChildOutput(name, process, logs[0], lines)
-    # Python passes over entries that are no text, such as Paths, and so do the children.
+    # Python ignores entries that are not text, such as Paths, and so do the children.
     entries = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
     path = "\0".join(entries).encode("utf-8", "surrogatepass")
     assert process.stdin is not None

@@ -1,11 +1,11 @@
-"""What the workers of a LocalCluster print and log, told by the process that started them.
+"""The output of a LocalCluster's workers, shown by the process that started them.
 
-Printed lines get the worker's name before them and go to this process's `sys.stdout` and
+Printed lines are prefixed with the worker's name and go to this process's `sys.stdout` and
 `sys.stderr`, so a notebook shows them, too. Log records come over a pipe of their own and are
-handled here, by this process's loggers and handlers; which are worth sending, its levels say, as
-they were when the worker started.
+handled by this process's loggers and handlers; its levels at the worker's start decide which are
+sent.
 
-Invariant: what a worker wrote before it ended is told before `finish` returns.
+Invariant: what a worker wrote before it ended is shown before `finish` returns.
 """
 
 import logging
@@ -23,7 +23,7 @@ from telegrad.distributed.cluster.output import LineStream, Prefixer
 
 _CHUNK: Final = 1 << 16
 _KEPT: Final = ("name", "levelno", "levelname", "pathname", "lineno", "funcName", "created")
-"""Of a log record; its message and exception go as text."""
+"""The attributes of a log record that are sent; its message and exception go as text."""
 
 
 def logging_levels() -> dict[str, int]:
@@ -44,7 +44,7 @@ class LogPipe(logging.Handler):
         self._fd = fd
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the record, whole; the handler's lock keeps others out in that time."""
+        """Send the whole record; the handler's lock keeps other threads out."""
         try:
             text = logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
             told = {name: getattr(record, name) for name in _KEPT}
@@ -80,12 +80,12 @@ class ChildOutput:
         self._thread.start()
 
     def finish(self, timeout: float) -> None:
-        """Wait until all was read; a process that the worker started may keep its output open."""
+        """Wait until all is read; a process that the worker started may keep its output open."""
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
     def _read(self, feeds: list[Callable[[bytes], object]]) -> None:
-        # Of three files; any other kind takes a descriptor itself, for each worker.
+        # For three files that will do; other selectors take a descriptor, for each worker.
         with selectors.PollSelector() as selector:
             for file, feed in zip(self._files, feeds):
                 selector.register(file, selectors.EVENT_READ, feed)
@@ -117,14 +117,14 @@ class ChildOutput:
 
 
 class _Current:
-    """A standard stream of this process, whichever it is when something is written."""
+    """A standard stream of this process, as it is at the time of writing."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def write(self, data: Any) -> int:
         stream = getattr(sys, self._name)
-        # There is none without a console, and none any more at the end.
+        # There is none without a console, nor at the process's end.
         if stream is not None and not stream.closed:
             stream.write(bytes(data).decode("utf-8", "replace"))
         return len(data)
@@ -140,6 +140,6 @@ class _Current:
 
 
 def prefixer(names: list[str]) -> Prefixer:
-    """Return what puts names before lines, on this process's own streams."""
+    """Return a Prefixer that writes to this process's own streams."""
     stdout, stderr = cast(BinaryIO, _Current("stdout")), cast(BinaryIO, _Current("stderr"))
     return Prefixer(names, stdout, stderr)

@@ -1,4 +1,4 @@
-"""A thread that sees the ends of worker processes, by their sockets."""
+"""A thread that notices when worker processes end, by their sockets."""
 
 import contextlib
 import selectors
@@ -25,11 +25,11 @@ class ChildWatch:
         self._thread.start()
 
     def add(self, child: Child) -> None:
-        """Watch a child from now on; an end that has come already is seen, too."""
+        """Watch a child from now on; if it has ended already, that is noticed, too."""
         self._selector.register(child.line.socket, selectors.EVENT_READ, child)
 
     def drop(self, child: Child) -> None:
-        """Watch a child no more; its socket's number may be another's soon."""
+        """Stop watching a child: its socket's number may soon be another's."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(child.line.socket)
 
@@ -41,7 +41,7 @@ class ChildWatch:
                     self._on_end(ready.data)
 
     def close(self) -> None:
-        """See nothing more."""
+        """Stop watching."""
         self._is_closed = True
         self._ours.close()
         if threading.current_thread() is not self._thread:

@@ -1,7 +1,7 @@
-"""What every cluster is to a program: its workers by name, who come, leave and are lost.
+"""Cluster, the base of all clusters: workers by name, which come, leave and are lost.
 
-A name is a role, an incarnation is a life of it: a worker that is started again has the same name
-and another incarnation. How workers are started is each cluster's own matter.
+A name is a role, and an incarnation is one life in it: a worker that is started again has the same
+name and another incarnation. How workers are started is left to the derived classes.
 """
 
 import logging
@@ -27,8 +27,8 @@ class ClusterChange(msgspec.Struct, frozen=True):
 
     Arguments:
         kind: Which of the three.
-        worker: Who, and which life of it.
-        reason: Why, where that is known.
+        worker: The worker, and which life of it.
+        reason: Why, if that is known.
 
     Examples:
         >>> from telegrad.distributed import ClusterChange
@@ -56,7 +56,7 @@ class Cluster(ABC):
         self._news = threading.Condition()
         self._up: dict[str, WorkerInfo] = {}
         self._failed: dict[str, BaseException] = {}
-        """Why those won't come that are not up."""
+        """By worker that is not up and won't be: why."""
         self._callbacks: list[Callable[[ClusterChange], object]] = []
 
     def __repr__(self) -> str:
@@ -76,13 +76,13 @@ class Cluster(ABC):
         return name, "", "", "not up" if failed is None else f"lost: {failed}"
 
     def _process_number(self, name: str) -> str:
-        """Return the number of a worker's process, where that is known."""
+        """Return the number of a worker's process as text, "" if that is not known."""
         return ""
 
     @property
     @abstractmethod
     def is_running(self) -> bool:
-        """Whether it has started and not ended."""
+        """Whether it was started and has not ended."""
 
     @property
     @abstractmethod
@@ -119,16 +119,16 @@ class Cluster(ABC):
     def wait_for(
         self, *names: str, after: int | None = None, timeout: float = 60.0
     ) -> list[WorkerInfo]:
-        """Return who these workers are when all of them are up.
+        """Wait until all of these workers are up, and return them.
 
         Arguments:
-            names: whom to wait for; without any, all workers of the cluster.
-            after: an incarnation that is over: wait for another one.
-            timeout: seconds to wait.
+            names: The names of the workers; all workers of the cluster by default.
+            after: An incarnation that is over: wait for another one.
+            timeout: Seconds to wait.
 
         Raises:
-            CallTimeout: not all were up in time.
-            UnknownWorker: the cluster has no worker of that name.
+            CallTimeout: If not all were up in time.
+            UnknownWorker: If the cluster has no worker of that name.
         """
         wanted = names or tuple(self.names)
 
@@ -165,16 +165,16 @@ class Cluster(ABC):
         snapshots: Any = None,
         patience: float = 300.0,
     ) -> Training:
-        """Return the steps of a training that goes on by itself when a worker is lost.
+        """Return the steps of a training that recovers by itself when a worker is lost.
 
         Arguments:
-            build: makes the parts, by name: what has `state_dict` and `load_state_dict`, such as
-                RemoteModule, DistributedOptimizer and residents. It is called again after a loss.
-            steps: how many there are.
-            snapshot_every: after how many steps the states of all parts are kept.
-            snapshots: where: a directory's path, the name of a worker that keeps them in its
-                memory, or None for this process's memory. A directory with some is gone on from.
-            patience: the seconds that a lost worker has to come back.
+            build: Makes the parts, by name: objects with `state_dict` and `load_state_dict`, such
+                as RemoteModule, DistributedOptimizer and residents. Called again after a loss.
+            steps: How many steps there are.
+            snapshot_every: After how many steps the states of all parts are saved.
+            snapshots: Where: a directory's path, the name of a worker that keeps them in its
+                memory, or None for this process's memory. If there are some, training goes on.
+            patience: The seconds that a lost worker has to come back.
 
         Example::
 
@@ -194,11 +194,11 @@ class Cluster(ABC):
         )
 
     def on_change(self, callback: Callable[[ClusterChange], object]) -> None:
-        """Call `callback(change)` when a worker came, left or was lost; it must not wait."""
+        """Call `callback(change)` when a worker comes, leaves or is lost; it must not wait."""
         self._callbacks.append(callback)
 
     def _tell(self, change: ClusterChange) -> bool:
-        """Note a change and tell of it; False if it is old news."""
+        """Note a change and report it; return False if it is old news."""
         with self._news:
             known = self._up.get(change.worker.name)
             is_it = known is not None and known.incarnation == change.worker.incarnation
@@ -217,8 +217,14 @@ class Cluster(ABC):
                 _log.exception("a callback of on_change failed")
         return True
 
+    def _tell_gone(self, kind: Literal["left", "lost"], name: str, incarnation: int) -> None:
+        """Report that a life of a worker has ended, if that life was up."""
+        known = self._up.get(name)
+        if known is not None and known.incarnation == incarnation:
+            self._tell(ClusterChange(kind, known))
+
     def _tell_came(self, worker: WorkerInfo) -> None:
-        """Tell that a worker came; if another life of it was up, that this was lost."""
+        """Report that a worker came, and before that the loss of another life that was up."""
         known = self._up.get(worker.name)
         if known is not None and known.incarnation != worker.incarnation:
             self._tell(ClusterChange("lost", known, "it has started anew"))

@@ -13,7 +13,7 @@ _LONGEST_STACK: Final = 1 << 16  # Bytes.
 
 
 def exit_reason(status: int, stack: str = "") -> str:
-    """Return what a process's exit status means; `stack` is what faulthandler wrote."""
+    """Return an exit status in words; `stack` is what faulthandler wrote."""
     if status >= 0:
         said = f"its process ended with exit status {status}"
     elif status == -signal.SIGKILL:
@@ -24,10 +24,10 @@ def exit_reason(status: int, stack: str = "") -> str:
 
 
 def wait_for_reason(process: "subprocess.Popen[bytes]", line: socket.socket) -> str | None:
-    """Return how a process ended whose connections have closed; None if it still runs.
+    """Return how a process ended, once its connections have closed; None if it still runs.
 
-    A crash leaves its stack on the line, to which nothing else is written after the start. Where
-    that came, or the line has closed, it is about to end: what holds a device takes long for it.
+    A crash leaves its stack on the line, to which nothing else is written after the start. If that
+    came, or the line has closed, the process is about to end; one that holds a device takes long.
     """
     stack, is_ending, patience = b"", False, _PATIENCE
     end = time.monotonic() + patience

@@ -1,4 +1,4 @@
-"""A cluster that others started: by a launcher, by an engine, by hand; this process joins it."""
+"""A cluster that a launcher, an engine or a person started, and that this process joins."""
 
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +32,7 @@ class JoinedCluster(Cluster):
         self._membership = membership
         self._worker = membership.worker
         self.launcher: str = membership.launcher or _NOBODY
-        """Who started this process, as far as that can be seen."""
+        """What started this process, as far as that is known."""
         for peer in self._worker.peers.all():
             self._tell(ClusterChange("came", peer.info))
         self._worker.on_worker_lost(self._on_lost)
@@ -79,11 +79,9 @@ class JoinedCluster(Cluster):
 
     def _on_roster(self, change: RosterChange) -> None:
         if isinstance(change, Left):
-            known = self._up.get(change.name)
-            if known is not None and known.incarnation == change.incarnation:
-                self._tell(ClusterChange("left", known))
-            return
-        self._tell_came(change.card.info)
+            self._tell_gone("left", change.name, change.incarnation)
+        else:
+            self._tell_came(change.card.info)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
         return partial(self._tell, ClusterChange("lost", who, str(error)))
@@ -100,14 +98,14 @@ def join(
     """Join the cluster that this process was started for, as ``rpc.init_rpc`` does.
 
     Arguments:
-        name: its name; under a launcher else ``worker0`` and so on, by rank.
-        rank: its number, from 0.
-        world_size: how many workers there are; without one an open world.
-        options: what can be chosen about a worker.
-        meeting: where the workers meet: a directory that all see, or a ``torch.distributed.Store``.
+        name: The worker's name; by default, under a launcher, ``worker0`` and so on by rank.
+        rank: Its rank, from 0.
+        world_size: How many workers there are; without one, the world is open.
+        options: The options of this worker.
+        meeting: Where the workers meet: a directory that all see, or a ``torch.distributed.Store``.
 
     Returns:
-        The cluster, whose `launcher` says what was found.
+        The cluster; its `launcher` says which launcher was found.
 
     Examples:
         >>> from telegrad.distributed import join

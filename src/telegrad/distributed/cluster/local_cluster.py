@@ -1,10 +1,11 @@
 """A cluster on this machine: a process for each name, and the calling process as one more worker.
 
 Children are fresh interpreters that take over `sys.path`, the interpreter's options (-O, -W, -X),
-the working directory and the environment, and never run the caller's script, so nothing needs a
-`__main__` guard. Where the environment says nothing about threads, all share the cores. Children
-are kept by a socket each: when it closes, on exit, on an exception or because this process was
-killed, they end; and when a child ends, a thread here sees it by the same socket.
+the working directory and the environment. They never run the caller's script, so nothing needs a
+`__main__` guard. Unless the environment says how many threads they may start, all share the cores.
+There is a control socket for each child: when it closes, on exit, on an exception or because this
+process was killed, the child ends; and when the child ends, a thread here notices by the same
+socket.
 """
 
 import contextlib
@@ -44,35 +45,37 @@ from telegrad.rpc.wire.functions import exposing_modules
 from telegrad.rpc.worker import Worker
 
 _log = logging.getLogger("telegrad.cluster")
-_START_TIMEOUT: Final = 60.0  # Seconds, and one for each worker.
-_AT_ONCE: Final = 8 * (os.cpu_count() or 1)  # Processes that are on their way up.
-_GRACE: Final = 3.0  # Seconds that children have to end by themselves; longer than their own.
+_START_TIMEOUT: Final = 60.0  # Seconds, plus one for each worker.
+_AT_ONCE: Final = 8 * (os.cpu_count() or 1)  # Processes that start at the same time.
+_GRACE: Final = 3.0  # Seconds that children have to end by themselves; they allow themselves less.
 _running: "set[LocalCluster]" = set()
-"""Those entered and not left yet. Kept here: a cluster that nothing refers to would be collected,
-and its workers would end without a word."""
+"""The clusters that run, kept alive here: otherwise one that nothing refers to would be collected,
+and its workers would end unnoticed."""
 
 
 class LocalCluster(Cluster):
     """Workers on this machine, in a `with` statement.
 
     Arguments:
-        names: the workers to start a process for, or how many: worker0, worker1 and so on.
-        me: what the calling process is called; its id is 0, and while the cluster runs the
-            module-level functions speak for it, from any thread.
-        options: those of every worker.
-        start_timeout: the seconds that the processes have to come up (60, and one for each: a
-            process takes 0.3 s of a processor, most of it for imports, and they share the cores).
-        initializer: a function that each started worker runs before it is used, also when it was
-            started again.
-        restart: whether a worker whose process ended, or that was lost, is started again, under its
+        names: The names of the workers, each in a process of its own; or how many: they are
+            called worker0, worker1 and so on.
+        me: The name of the calling process, whose id is 0. While the cluster runs, the module-level
+            functions act for it, on any thread.
+        options: The options of every worker.
+        start_timeout: The seconds that the processes have to start; by default 60, plus one for
+            each: it takes 0.3 s of a processor to start one, most of it for imports.
+        initializer: A function that each started worker runs before it is used, also after a
+            restart.
+        restart: Whether a worker whose process ended, or that was lost, is started again, under its
             name and id.
-        prefix_output: whether what the processes print gets the worker's name before each line, and
-            what they log is handled by this process's loggers; else they write to its streams.
+        prefix_output: Whether lines that the processes print are prefixed with the worker's name,
+            and what they log is handled by this process's loggers; otherwise they write to this
+            process's streams.
 
     Raises:
-        UsageError: for names that are no names or come twice; when it starts, if this process may
-            not open as many files as it takes.
-        WorkerLost: when it starts, if a process did not come up.
+        UsageError: If a name is not allowed or comes twice; on starting, if this process may not
+            open as many files as needed.
+        WorkerLost: On starting, if a process did not come up.
 
     Examples:
         >>> from telegrad.distributed import LocalCluster
@@ -113,16 +116,16 @@ class LocalCluster(Cluster):
         if start_timeout is None:
             start_timeout = _START_TIMEOUT + len(chosen)
         self.start_timeout = seconds(start_timeout, "start_timeout")
-        """Seconds that the workers have to come up."""
+        """The seconds that the workers have to start."""
         self._initializer = initializer
         self._restart = restart
         self._lines = prefixer(chosen) if prefix_output and chosen else None
         self._children: dict[str, Child] = {}
         self._cards: dict[str, Card] = {}
         self._ends: dict[str, tuple[int, str]] = {}
-        """How the last life of a name ended: its incarnation, and why."""
+        """By name: the incarnation of its last life, and how that ended."""
         self._ids: dict[str, int] = {}
-        """Of all names there were: none is used twice."""
+        """The ids of all names so far: none is used twice."""
         self._changing = threading.RLock()
         """Held while a worker is being started, added or removed."""
         self._secret = b""
@@ -146,7 +149,7 @@ class LocalCluster(Cluster):
         return [self._me, *self._names]
 
     def process(self, name: str) -> "subprocess.Popen[bytes]":
-        """Return the process of a worker, for those who want to watch or kill it."""
+        """Return the process of a worker, to be watched or killed."""
         child = self._children.get(name)
         if child is None:
             raise UnknownWorker(
@@ -208,7 +211,7 @@ class LocalCluster(Cluster):
         self._initialize(self._names)
 
     def _bring_up_all(self, end: float) -> list[Card]:
-        """Start all processes, few at a time: this one has to run, too; return the cards."""
+        """Start all processes, few at a time, since this one has to run, too; return the cards."""
         cards: list[Card] = []
         for started, name in enumerate(self._names):
             if started >= _AT_ONCE:
@@ -227,9 +230,9 @@ class LocalCluster(Cluster):
                 self._address(name),
                 self._secret,
                 self._options,
-                # The kernel's signal comes when the *thread* that started the child ends.
+                # The kernel sends its signal when the *thread* that started the child ends.
                 os.getpid() if threading.current_thread() is threading.main_thread() else None,
-                # A strict worker imports nothing because a peer names it; its starter may say.
+                # A strict worker imports nothing that a peer names, but what its starter lists.
                 exposing_modules() if self._options.strict else [],
                 self._children[name].log_fd,
                 logging_levels(),
@@ -252,7 +255,7 @@ class LocalCluster(Cluster):
         if incarnation == who.incarnation:
             return reason
         child = self._children.get(who.name)
-        # Not that of a later life: asked how it ended, it would lose what it says as it starts.
+        # Not the child of a later life: to ask would read what that one says as it starts.
         is_it = child is not None and child.incarnation == who.incarnation
         return child.reason() if child is not None and is_it else None
 
@@ -297,7 +300,7 @@ class LocalCluster(Cluster):
                 raise
 
     def _bring_up(self, name: str) -> WorkerInfo:
-        """Start a worker of a cluster that runs, and let everyone know it."""
+        """Start a worker of a running cluster, and introduce it to everyone."""
         end = time.monotonic() + self.start_timeout
         self._spawn(name)
         self._plan(name)
@@ -315,7 +318,7 @@ class LocalCluster(Cluster):
         return card.info
 
     def _introduce(self, news: Introduction, besides: str) -> None:
-        """Let the others know who came or left; those that are lost don't matter."""
+        """Tell the others who came or left, except those that are lost."""
         others = [name for name in self._cards if name not in (self._me, besides)]
         calls = []
         for name in others:
@@ -343,7 +346,7 @@ class LocalCluster(Cluster):
             self._introduce(Introduction([], [name]), besides=name)
 
     def _ended(self, child: Child) -> None:
-        """Note that the process of a worker has ended by itself."""
+        """Handle that the process of a worker has ended by itself."""
         self._tell_siblings(child)
         with self._changing:
             card = self._cards.get(child.name)
@@ -366,17 +369,17 @@ class LocalCluster(Cluster):
                 self._end([self._children[child.name]])
 
     def _tell_siblings(self, ended: Child) -> None:
-        """Let the other processes know why the connections to one were closed."""
+        """Tell the other processes why the connections to one were closed."""
         card, reason = self._cards.get(ended.name), ended.reason()
         if card is None or reason is None or self._children.get(ended.name) is not ended:
             return
         for name, child in list(self._children.items()):
-            # One that is being started expects something else.
+            # A child that is being started expects other messages.
             if child is not ended and name in self._up:
                 child.send(Ended(ended.name, card.incarnation, reason))
 
     def _condemn(self, who: WorkerInfo, error: BaseException) -> None:
-        """End a worker that is lost and may run, stopped or stuck: another is to take its place."""
+        """End a lost worker that may still run, stopped or stuck: a new life will replace it."""
         child = self._children.get(who.name)
         if child is not None and child.incarnation == who.incarnation:
             child.process.kill()
@@ -387,7 +390,7 @@ class LocalCluster(Cluster):
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
-        # One that is being started again is let up first, and ended below.
+        # If a worker is being restarted, wait until it is up; it is ended below.
         with self._changing:
             children, self._children = list(self._children.values()), {}
             self._cards.clear()
@@ -396,7 +399,7 @@ class LocalCluster(Cluster):
             self._ids.clear()
         try:
             if worker is not None:
-                # If the start failed, it never became the default.
+                # If the start failed, it has never been the default.
                 if worker is default_worker():
                     set_default_worker(self._before)
                 worker.close()
@@ -419,10 +422,11 @@ class LocalCluster(Cluster):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.process.wait(max(0.0, end - time.monotonic()))
         finally:
-            # Those left were stopped, or are stuck in native code, or Ctrl-C ended the wait.
+            # Those that still run were stopped or are stuck in native code, or Ctrl-C ended the
+            # wait.
             for child in children:
                 child.line.socket.close()
-                # A stopped process can be killed, not ended.
+                # SIGTERM would not reach a stopped process.
                 child.process.kill()
                 child.process.wait()
                 if child.output is not None:

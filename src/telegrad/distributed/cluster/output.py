@@ -1,7 +1,7 @@
-"""Whose line is it: the output of many workers on one terminal, each line with its worker's name.
+"""The output of many workers on one terminal, each line prefixed with its worker's name.
 
-Invariant: a line is written whole, so two workers' lines never mix. What can't be written is lost,
-which is said; the workers go on.
+Invariant: lines are written as a whole, so those of two workers never mix. If output can't be
+written, that is said once, and the workers go on.
 """
 
 import os
@@ -9,20 +9,20 @@ import select
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-# Bright enough on dark and light terminals; red is left for what went wrong.
+# Legible on dark and light terminals; red is for errors.
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 _LONGEST_LINE = 1 << 20
 
 
 class Prefixer:
-    """Makes the workers' streams: prefixes of one width, colours where there is a terminal."""
+    """Makes the workers' streams: prefixes of one width, in colours on a terminal."""
 
     def __init__(self, names: Sequence[str], stdout: BinaryIO, stderr: BinaryIO) -> None:
         self._width = max(map(len, names)) + 2
         self._order = {name: position for position, name in enumerate(names)}
         self._stdout, self._stderr = stdout, stderr
         self.is_lossy = False
-        """Whether something could not be written, though somebody may still read."""
+        """Whether something could not be written, though its reader may still be there."""
 
     def stdout(self, name: str) -> "LineStream":
         """Return the stream for the worker's standard output."""
@@ -41,7 +41,7 @@ class Prefixer:
 
     def _on_loss(self, error: OSError) -> None:
         if not self.is_lossy:
-            # Set first: this may be what can't be written.
+            # Set first, since the message itself may fail.
             self.is_lossy = True
             self.say(f"output of the workers is lost: {error.strerror}; they go on")
 
@@ -55,7 +55,7 @@ class Prefixer:
 
 
 class LineStream:
-    """One worker's stream: keeps what has no newline yet."""
+    """One worker's stream; it keeps an incomplete line."""
 
     def __init__(
         self, prefix: bytes, target: BinaryIO, on_loss: Callable[[OSError], object]
@@ -80,19 +80,19 @@ class LineStream:
             self.feed(b"\n")
 
     def _write(self, data: bytes) -> None:
-        """Write everything: an unbuffered stream takes a part when a signal comes in between."""
+        """Write everything: an unbuffered stream may take only a part when a signal comes."""
         rest = memoryview(data)
         try:
             while rest:
                 written = self._target.write(rest)
                 if written is None:
-                    # Somebody else made the descriptor non-blocking, and there is no room.
+                    # Somebody made the descriptor non-blocking, and there is no room now.
                     select.select([], [self._target], [])
                 else:
                     rest = rest[written:]
             self._target.flush()
         except BrokenPipeError:
-            # The reader of our output has gone (`telegrad run … | head`); the workers go on.
+            # The reader is gone (`telegrad run … | head`); the workers go on.
             pass
         except OSError as error:
             self._on_loss(error)

@@ -1,7 +1,7 @@
-"""The terminal of a LocalCluster's process, lent to one of its workers at a time.
+"""The terminal of a LocalCluster's process, which it lends to one worker at a time.
 
-Asked for over the cluster's own calls, by worker 0's service; the worker that has it gives it back,
-or is lost. Only where this process is in the foreground of a terminal there is one to lend.
+Workers ask for it by a service of worker 0, and return it when done, or are lost. There is one to
+lend only if this process runs in the foreground of a terminal.
 """
 
 import os
@@ -23,7 +23,7 @@ _GIVE: Final = "telegrad.terminal.back"
 
 
 class Terminal:
-    """The side of the process that has it."""
+    """The side of the process that has the terminal."""
 
     def __init__(self, worker: Worker) -> None:
         self._lock = threading.RLock()
@@ -57,7 +57,7 @@ class Terminal:
         request.reply(None)
 
     def _free(self, who: WorkerInfo) -> None:
-        """Note that a worker has given it back, or was lost."""
+        """Note that a worker has returned it, or was lost."""
         with self._lock:
             self._waiting = deque(each for each in self._waiting if each.frm.name != who.name)
             if self._holder is not None and self._holder.name == who.name:
@@ -66,19 +66,19 @@ class Terminal:
 
 
 def _path() -> str | None:
-    """Return the path of this process's terminal; None where there is none to use."""
+    """Return the path of this process's terminal; None if there is none to lend."""
     try:
         fd = sys.stdin.fileno()
         if os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp() and sys.stdout.isatty():
             return os.ttyname(fd)
     except (AttributeError, OSError, ValueError):
-        # There is no such stream, it is none of the system's, or it is closed.
+        # There is no such stream, it is not a file of the system, or it is closed.
         pass
     return None
 
 
 class _Borrowed:
-    """The side of a worker; a `Lender`."""
+    """The side of a worker: a `Lender`."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -95,5 +95,5 @@ class _Borrowed:
 
 
 def borrow_terminal(worker: Worker) -> None:
-    """Let a worker ask its starter for the terminal."""
+    """Have a worker ask its starter for the terminal."""
     worker.attached[LENDER] = _Borrowed(worker)

@@ -1,9 +1,9 @@
 """A worker process of a LocalCluster: what runs in it, and how it ends.
 
-The parent speaks over one socket: first the spec (the key among it: never on a command line or in
-the environment), then everybody's cards, then how others have ended. When that socket closes the
-parent has gone or wants us gone, and the process ends, whatever it is doing. Who comes or leaves
-later is told by the parent's worker.
+The parent sends, over one socket, first the spec (with the key, which is never on a command line or
+in the environment), then everyone's cards, then how others have ended. When that socket closes, the
+parent is gone or wants this process to end, and it ends, whatever it is doing. Who comes or leaves
+later is announced by the parent's worker.
 """
 
 import contextlib
@@ -40,9 +40,9 @@ from telegrad.rpc.worker import Worker
 INTRODUCE: Final = "telegrad.introduce"
 
 _PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.
-_GRACE: Final = 2.0  # Seconds from the end of the socket to that of the process, at most.
-_LATENCY: Final = 0.5  # Seconds from the end of a sibling's connection to the parent's word for it.
-_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
+_GRACE: Final = 2.0  # The most seconds from the end of the socket to that of the process.
+_LATENCY: Final = 0.5  # Seconds that the parent may take to say why a sibling's connection ended.
+_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's default is ten times as long.
 
 
 class WorkerSpec(msgspec.Struct):
@@ -54,16 +54,16 @@ class WorkerSpec(msgspec.Struct):
     key: bytes
     options: Options
     parent: int | None
-    """The process to end with, by the kernel's signal."""
+    """The process with which the kernel is to end this one."""
     imports: list[str]
     log_fd: int | None
     """Where log records go; None to leave logging alone."""
     levels: dict[str, int]
-    """The starter's, by logger."""
+    """The parent's levels, by logger."""
 
 
 class Introduction(msgspec.Struct):
-    """Who came, and who left, since the last one."""
+    """Who came and who left since the last introduction."""
 
     came: list[Card]
     left: list[str]
@@ -73,7 +73,7 @@ _as_introduction = converter(Introduction)
 
 
 class Ended(msgspec.Struct):
-    """The process of another worker has ended, and how."""
+    """How the process of another worker has ended."""
 
     name: str
     incarnation: int
@@ -81,7 +81,7 @@ class Ended(msgspec.Struct):
 
 
 class _Siblings:
-    """How others have ended, as the parent tells."""
+    """How other workers have ended, as the parent reports it."""
 
     def __init__(self) -> None:
         self._ended: dict[str, Ended] = {}
@@ -94,25 +94,25 @@ class _Siblings:
             self._news.notify_all()
 
     def reason(self, who: WorkerInfo) -> str | None:
-        """Return how a worker ended whose connection has closed; the parent may be about to say."""
+        """Return how a worker ended whose connection has closed; wait a moment for the parent."""
 
         def told() -> str | None:
             known = self._ended.get(who.name)
             is_it = known is not None and known.incarnation == who.incarnation
             return known.reason if known is not None and is_it else None
 
-        # When the parent ends, so does this process.
+        # Nobody reports the end of the parent, with which this process ends.
         patience = _LATENCY if who.id else 0.0
         with self._news:
             return self._news.wait_for(told, patience)
 
 
 def introducer(worker: Worker) -> Callable[[ServiceRequest], None]:
-    """Return what serves the parent's news to a worker."""
+    """Return the handler of a worker for the parent's introductions."""
 
     def serve(request: ServiceRequest) -> None:
         if request.frm.id != 0:
-            # Anyone else could send calls for another worker wherever it likes.
+            # Anyone else could divert calls for another worker to wherever it likes.
             raise ProtocolViolation(f"{request.frm.name!r} introduces others; only the parent does")
         news = _as_introduction(request.header)
         meet(worker, news.came)
@@ -135,7 +135,7 @@ class Line:
         self.socket.sendall(len(data).to_bytes(4, "little") + data)
 
     def receive(self, type_: Any) -> Any:
-        """Return the next message; EOFError if the other side is gone."""
+        """Return the next message; raise EOFError if the other side is gone."""
         size = int.from_bytes(self._exactly(4), "little")
         return msgspec.msgpack.decode(self._exactly(size), type=type_)
 
@@ -150,7 +150,7 @@ class Line:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Let the kernel end this process with its parent, where it can."""
+    """Have the kernel end this process with its parent, if it can."""
     if not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -160,9 +160,9 @@ def _die_with_parent(parent: int) -> None:
 
 def main(fd: int) -> None:
     """Be a worker until the control socket closes."""
-    # Requests must not wait for a busy thread of the user's as long as Python lets them by default.
+    # By default, Python lets requests wait too long for a busy thread of the user's.
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    # The parent ends us; a Ctrl-C at the terminal is for it.
+    # Ctrl-C at the terminal is for the parent, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Line(socket.socket(fileno=fd))
     try:
@@ -193,11 +193,11 @@ def main(fd: int) -> None:
         os._exit(1)
     meet(worker, everyone)
     line.send(True)
-    # A crash leaves its stack there, for the parent to tell: see exit_reason.py.
+    # A crash writes its stack there, for the parent to report: see exit_reason.py.
     faulthandler.enable(line.socket.fileno())
     siblings = _Siblings()
     worker.losses.explain = siblings.reason
-    # Until the parent closes the socket.
+    # Goes on until the parent closes the socket.
     with contextlib.suppress(EOFError, OSError):
         while True:
             siblings.note(line.receive(Ended))
@@ -205,7 +205,7 @@ def main(fd: int) -> None:
 
 
 def _forward_logs(spec: WorkerSpec) -> None:
-    """Send what is printed line by line, and what is logged to the starter."""
+    """Write what is printed line by line, and send log records to the parent."""
     if spec.log_fd is None:
         return
     for stream in (sys.stdout, sys.stderr):
@@ -217,11 +217,11 @@ def _forward_logs(spec: WorkerSpec) -> None:
 
 
 def _leave(worker: Worker) -> None:
-    # User code that does not end must not keep the process: nobody waits for it any more.
+    # User code that does not end must not keep the process alive: nobody waits for it any more.
     threading.Timer(_GRACE, os._exit, (0,)).start()
     worker.close(_GRACE / 2)
     for stream in (sys.stdout, sys.stderr):
-        # There is none if the process began with its descriptor closed.
+        # There is none if the process was started with its descriptor closed.
         if stream is not None:
             with contextlib.suppress(OSError):
                 stream.flush()

@@ -4,8 +4,8 @@ On each owner there is an ordinary optimiser for the owner's parameters (``local
 ``step`` runs them all at once, with the gradients of a context. Any class with the interface of
 ``telegrad.optim`` (or ``torch.optim``) will do.
 
-What is asked of all owners is asked of each of them, even if another fails: an error carries a note
-on which of them did it.
+A request to all owners is sent to each of them, even if another fails; the error has a note that
+says which of them have done it.
 """
 
 import math
@@ -27,7 +27,7 @@ class _OnOwners:
     """An optimiser or a scheduler on each owner."""
 
     _kind = ""
-    """What errors call one."""
+    """The word for it in errors."""
 
     def __init__(self, make: Callable[..., RRef], asked: Mapping[str, tuple[Any, ...]]) -> None:
         self._local: dict[str, RRef] = _ask_all(f"build the {self._kind}", make, asked)
@@ -37,16 +37,16 @@ class _OnOwners:
         return {"owners": self._everywhere(local.state_dict, f"read the state of the {self._kind}")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave; one that does not fit changes nothing.
+        """Restore what ``state_dict`` returned; a state that does not fit changes nothing.
 
-        The owners must have the same names, with the same number and shapes of parameters on each.
+        The owners must have the same names, each with the same number and shapes of parameters.
         """
         states = _states_of(state, self._local)
         before = self.state_dict()["owners"]
         try:
             self._load(states)
         except Exception as error:
-            # Those that took the new state must not be left with it beside one that did not.
+            # Some may have taken the new state, others not: all get the old one back.
             try:
                 self._load(before)
             except Exception as second:
@@ -58,7 +58,7 @@ class _OnOwners:
         _ask_all(f"restore the state of the {self._kind}", local.load_state_dict, asked)
 
     def _renew(self) -> None:
-        """Have one on the present life of each owner, where that is known."""
+        """Make sure that there is one on the present life of each owner, where that is known."""
 
     def _everywhere(self, function: Callable[..., Any], what: str, *args: Any) -> dict[str, Any]:
         self._renew()
@@ -76,7 +76,7 @@ class _OnOwners:
 class DistributedOptimizer(_OnOwners):
     """An optimiser on each owner of some parameters, which steps them where they live.
 
-    In a list without groups there may be RemoteModules of residents (``RemoteModule.of``). When the
+    A list without groups may contain RemoteModules of residents (``RemoteModule.of``). When the
     worker of one comes back, the next context has a new optimiser there, without the old one's
     state; a snapshot restores it.
 
@@ -134,7 +134,7 @@ class DistributedOptimizer(_OnOwners):
         )
 
     def _renew(self) -> None:
-        """Make the optimiser anew on owners that came back, if their modules are residents."""
+        """Make the optimiser again on owners that came back, if their modules are residents."""
         present = [module.module_rref for module in self._modules]
         pairs = zip(self._modules, self._used, present)
         back = {module.on for module, used, now in pairs if used is not now}
@@ -164,10 +164,10 @@ class DistributedOptimizer(_OnOwners):
         return f"DistributedOptimizer of {self._class_name}, parameters"
 
     def step(self, context_id: int) -> None:
-        """Update every parameter with its gradient in the context; all owners at once.
+        """Update every parameter with its gradient in the context, on all owners at once.
 
-        A parameter that the context has no gradient for stays as it is. If an owner fails or is
-        lost, the others have stepped all the same: a note on the error names them.
+        Parameters without a gradient in the context stay as they are. If an owner fails or is lost,
+        the others have stepped all the same: a note on the error names them.
         """
         _check_live(context_id)
         self._everywhere(local.step, "step", context_id)
@@ -179,16 +179,16 @@ class DistributedOptimizer(_OnOwners):
 
         Arguments:
             scheduler_class: The class of the schedulers; each gets its owner's optimiser.
-            *args: What else they are made with.
-            **kwargs: The same, by name.
+            *args: Their other positional arguments.
+            **kwargs: Their keyword arguments.
         """
         return DistributedScheduler(self._local, scheduler_class, args, kwargs)
 
     def clip_grad_norm_(self, context_id: int, max_norm: float) -> float:
         """Scale the gradients of a context to a norm, over all workers, of at most `max_norm`.
 
-        Return the norm that they had. If that is not a number, all gradients become so, as those
-        of ``nn.utils.clip_grad_norm_`` do.
+        Return the norm that they had. If that is NaN, so are all gradients afterwards, as with
+        ``nn.utils.clip_grad_norm_``.
         """
         _check_live(context_id)
         if not max_norm >= 0:
@@ -203,13 +203,13 @@ class DistributedOptimizer(_OnOwners):
 
 
 class DistributedScheduler(_OnOwners):
-    """Schedulers of one kind beside the optimisers of a DistributedOptimizer.
+    """Schedulers of one class beside the optimisers of a DistributedOptimizer.
 
-    Made by its ``schedule``.
+    ``DistributedOptimizer.schedule`` makes it.
 
     Arguments:
         optimizers: RRefs to the optimisers, by owner.
-        scheduler_class: The scheduler to make beside each.
+        scheduler_class: The class of the scheduler beside each.
         args: Further arguments of the scheduler.
         kwargs: Its options.
 
@@ -237,9 +237,9 @@ class DistributedScheduler(_OnOwners):
         )
 
     def step(self, *args: Any) -> None:
-        """Go on to the next learning rate, everywhere.
+        """Set the next learning rate everywhere.
 
-        With what the scheduler itself takes, such as the loss for ``ReduceLROnPlateau``.
+        The arguments are those of the schedulers, such as the loss for ``ReduceLROnPlateau``.
         """
         self._everywhere(local.step_scheduler, "step the scheduler", *args)
 
@@ -259,7 +259,7 @@ def _owner_of(given: Any) -> str | None:
 
 
 def _expanded(given: Sequence[Any]) -> list[Any]:
-    """Return what was given, with the parameters of residents in their place."""
+    """Return what was given, with the parameters of residents in place of these."""
     return [each for one in given for each in (one.parameters() if _is_of_resident(one) else [one])]
 
 
@@ -269,9 +269,9 @@ def _count(given: list[Any]) -> int:
 
 
 def _by_owner(given: Any) -> dict[str, list[Any]]:
-    """Return what the optimiser of each owner takes.
+    """Return, by owner, what its optimiser takes.
 
-    That is RRefs to its parameters, or all groups, with those of its parameters.
+    That is RRefs to its parameters, or all groups, with RRefs to its own parameters.
     """
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise UsageError(
@@ -286,7 +286,7 @@ def _by_owner(given: Any) -> dict[str, list[Any]]:
     else:
         groups = [_group(each, f"params_rref[{i}]") for i, each in enumerate(listed)]
         owners = dict.fromkeys(owner for _, chosen in groups for owner in chosen)
-        # All groups everywhere: what goes by their positions, such as a schedule, fits.
+        # Every owner has all groups, so that positions of groups mean the same everywhere.
         found = {
             owner: [{**options, "params": chosen.get(owner, [])} for options, chosen in groups]
             for owner in owners
@@ -334,7 +334,7 @@ def _check_live(context_id: int) -> None:
 
 
 def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the states by owner; raise if the owners are others than ours."""
+    """Return the states by owner; raise unless their owners are ours."""
     found = state.get("owners") if isinstance(state, Mapping) else None
     if not isinstance(found, Mapping) or set(found) != set(owners):
         came = f"those of {sorted(found)}" if isinstance(found, Mapping) else type(state).__name__
@@ -356,8 +356,8 @@ def _ask_all(
     calls: dict[str, Call] = {}
     done: dict[str, Any] = {}
     failed: dict[str, Exception] = {}
-    # What this worker does itself it does on this thread, while the others work. And who asks one
-    # alone reads its answer: no other thread has to be woken for it.
+    # What this worker does itself, it does on this thread while the others work. And if only one is
+    # asked, this thread reads its answer: no other one has to be woken for it.
     here = worker.name if worker.name in asked else next(iter(asked)) if len(asked) == 1 else None
     for owner, args in asked.items():
         if owner != here:
@@ -385,5 +385,5 @@ def _ask_all(
     try:
         raise first
     finally:
-        # The traceback holds this frame: what it names must not lead back to the error.
+        # The traceback holds this frame, whose variables must not refer to the error again.
         del first, failed, calls

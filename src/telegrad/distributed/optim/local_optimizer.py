@@ -1,10 +1,10 @@
-"""The optimiser of one owner's parameters: what a DistributedOptimizer asks of each owner.
+"""The optimiser of one owner's parameters, and what a DistributedOptimizer calls there.
 
 Invariants. Updates to one parameter are serialised by a lock of its own, so those of several
-trainers never mix. An update makes the new value aside and binds the parameter to it when it is
-complete: nobody reads a half of it, and a pass between its forward and backward keeps the old one.
-Another framework's optimiser writes into its parameters. Where a graph may have saved them it is
-given copies to write into, which the framework puts in their place (``Parameters.stepped``).
+trainers never mix. An update makes the new value elsewhere and binds the parameter to it when it is
+complete: nobody reads half of it, and a pass between its forward and backward keeps the old value.
+Another framework's optimiser writes into its parameters; where a graph may have saved them, it gets
+copies to write into, which the framework then puts in their place (``Parameters.stepped``).
 """
 
 import inspect
@@ -50,7 +50,7 @@ class LocalOptimizer:
                 if is_alone:
                     self._step_foreign(gradients, {})
                     return
-            # One that does not list its parameters can't be given others.
+            # An optimiser that does not list its parameters can't be given copies.
             is_listed = hasattr(self.optimizer, "param_groups")
             self._step_foreign(gradients, _successors(gradients) if is_listed else {})
 
@@ -65,7 +65,7 @@ class LocalOptimizer:
             self.optimizer.load_state_dict(state)
 
     def _step_foreign(self, gradients: Mapping[Any, Any], successors: Mapping[Any, Any]) -> None:
-        """Step an optimiser that knows ``.grad`` alone: lend it the gradients there."""
+        """Step an optimiser that reads ``.grad``: put the gradients there for the step."""
         before = [parameter.grad for parameter in self.params]
         try:
             for parameter in self.params:
@@ -89,7 +89,7 @@ class LocalOptimizer:
 
 
 def _successors(gradients: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a copy of each parameter that a step is not to write into."""
+    """Return a copy of each parameter that a step must not write into."""
     found: dict[Any, Any] = {}
     for parameter, gradient in gradients.items():
         steps = _steps_of(parameter)
@@ -106,7 +106,7 @@ def _steps_of(parameter: Any) -> frameworks.Parameters | None:
 
 @contextmanager
 def _standing_in(optimizer: Any, successors: Mapping[Any, Any]) -> Iterator[None]:
-    """Have an optimiser take successors for its parameters, with the states of those."""
+    """Have an optimiser step the successors in place of its parameters, with their states."""
     if not successors:
         yield
         return
@@ -128,7 +128,7 @@ def _standing_in(optimizer: Any, successors: Mapping[Any, Any]) -> Iterator[None
 
 
 def make(optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> RRef:
-    """Return an optimiser for parameters of this worker: RRefs to them, or groups of such."""
+    """Return an optimiser for parameters of this worker, given as RRefs or as groups of RRefs."""
     params = [
         _parameter(each)
         if isinstance(each, RRef)
@@ -164,7 +164,7 @@ def _parameter(reference: RRef) -> Any:
     if framework is not None:
         if framework.parameters is not None:
             framework.parameters.note(parameter)
-        # Its optimiser has rules of its own, e.g. that a constant is never stepped.
+        # Its optimisers have rules of their own, e.g. that a constant is never stepped.
         return parameter
     # A Parameter that is frozen has no gradient, and so is never stepped.
     if isinstance(parameter, Parameter):
@@ -210,12 +210,12 @@ def make_scheduler(reference: RRef, scheduler_class: Any, args: Any, kwargs: Any
 
 
 def step_scheduler(reference: RRef, *args: Any) -> None:
-    """Go on to the scheduler's next learning rate."""
+    """Set the scheduler's next learning rate."""
     reference.local_value().step(*args)
 
 
 def last_lr(reference: RRef) -> Any:
-    """Return the learning rates that the scheduler last set."""
+    """Return the learning rates that the scheduler set last."""
     return reference.local_value().get_last_lr()
 
 

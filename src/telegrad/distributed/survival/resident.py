@@ -1,8 +1,8 @@
-"""Residents: values held by name on a worker, remade there when it comes back.
+"""Residents: values that a worker keeps by name, and that are made again when it comes back.
 
-A reference is bound to one life of a worker. A resident is bound to its name: it finds the value of
-the present life, and has it made if that life has none. Invariant: within one context it is the
-value of one life; if that is over, the context is, too.
+A reference is bound to one life of a worker. A resident is bound to the worker's name: it finds the
+value of the present life, which makes it if need be. Invariant: within one context, it is the value
+of one life; if that life is over, so is the context.
 """
 
 import threading
@@ -18,16 +18,16 @@ from telegrad.rpc.worker import Worker
 
 _lock = threading.Lock()
 _kept: WeakKeyDictionary[Worker, dict[str, tuple[Any, RRef]]] = WeakKeyDictionary()
-"""What each worker of this process holds: how it was made, and the reference to it."""
+"""What each worker of this process keeps, by name: its factory, and the reference to it."""
 
 
 class Resident:
-    """A value that a worker holds by name; `keep` makes one.
+    """A value that a worker keeps by name; `keep` makes one.
 
     Arguments:
         worker: The worker's name.
-        name: What it holds the value by.
-        recipe: The factory, its arguments, and those by keyword.
+        name: The value's name.
+        recipe: The factory, its positional arguments and its keyword arguments.
 
     Examples:
         >>> rpc.keep("ps", "counts", dict)
@@ -40,7 +40,7 @@ class Resident:
         self._recipe = recipe
         self._found: tuple[int, RRef] | None = None
         self._context: tuple[int, int] | None = None
-        """The last context that it was used in, and the life that it had there."""
+        """The last context that it was used in, and the worker's life there."""
 
     def __repr__(self) -> str:
         return f"Resident({self.name!r} on {self.worker!r})"
@@ -49,10 +49,10 @@ class Resident:
         return Resident, (self.worker, self.name, self._recipe)
 
     def rref(self) -> RRef:
-        """Return a reference to the value of the worker's present life, made if need be.
+        """Return a reference to the value of the worker's present life, which makes it if need be.
 
         Raises:
-            WorkerLost: the worker is lost, or came back while the current context was open.
+            WorkerLost: If the worker is lost, or came back while the current context was open.
         """
         here = current_worker()
         life = here.find(self.worker).info.incarnation
@@ -76,11 +76,11 @@ class Resident:
         self._context = number, life
 
     def rpc_sync(self, timeout: float | None = None) -> Any:
-        """Return a proxy whose methods are called on the value, and waited for."""
+        """Return a proxy whose methods are called on the value, and return their results."""
         return self.rref().rpc_sync(timeout)
 
     def rpc_async(self, timeout: float | None = None) -> Any:
-        """Return a proxy whose methods are called on the value; their futures."""
+        """Return a proxy whose methods are called on the value, and return futures."""
         return self.rref().rpc_async(timeout)
 
     def to_here(self) -> Any:
@@ -88,7 +88,7 @@ class Resident:
         return self.rref().to_here()
 
     def state_dict(self) -> Any:
-        """Return the state of a value that has one."""
+        """Return the state of the value, which must have one."""
         return self.rref().rpc_sync().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -103,17 +103,17 @@ def keep(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Resident:
-    """Have worker `to` hold `factory(*args, **kwargs)` under a name, in each of its lives.
+    """Have worker `to` keep `factory(*args, **kwargs)` under a name, in each of its lives.
 
     Arguments:
-        to: the worker's name.
-        name: what it holds the value by. If it holds one by that name, it stays.
-        factory: makes the value, there; when the worker comes back, once more.
-        args: the factory's arguments.
-        kwargs: those by keyword.
+        to: The worker's name.
+        name: The value's name. If the worker already keeps a value of that name, it stays.
+        factory: Makes the value on the worker, and once more when the worker comes back.
+        args: The factory's positional arguments.
+        kwargs: Its keyword arguments.
 
     Returns:
-        The resident, which may travel in calls.
+        The resident, which may be sent in calls.
 
     Examples:
         >>> counts = rpc.keep("ps", "numbers", dict)
@@ -137,7 +137,7 @@ def keep(
 
 
 def _made(name: str, factory: Any, args: Any, kwargs: Any) -> RRef:
-    """Return what this worker holds by a name, made if it holds nothing yet."""
+    """Return what this worker keeps by a name, made if it keeps nothing yet."""
     worker = current_worker()
     with _lock:
         held = _kept.setdefault(worker, {})
@@ -145,6 +145,6 @@ def _made(name: str, factory: Any, args: Any, kwargs: Any) -> RRef:
     if found is None:
         made = worker.make_rref(factory(*args, **kwargs))
         with _lock:
-            # Of two that came at the same time the first counts.
+            # If two were made at the same time, the first counts.
             found = held.setdefault(name, (factory, made))
     return found[1]

@@ -1,7 +1,7 @@
-"""Where snapshots are kept: this process's memory, a peer's, or a directory.
+"""Snapshots, kept in this process's memory, in a peer's, or in a directory.
 
-A snapshot is the state of all parts after some step, by name. Invariant: one that was not finished
-is never used: it is kept under its step's name only when complete.
+A snapshot is the state of all parts after some step, by name. Invariant: an unfinished snapshot is
+never used: it gets the name of its step only when it is complete.
 """
 
 import json
@@ -27,10 +27,10 @@ class Snapshots(Protocol):
     """A place for snapshots."""
 
     def save(self, step: int, states: Mapping[str, Any]) -> None:
-        """Keep the states after a step."""
+        """Save the states after a step."""
 
     def newest(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return the last step that was kept, and the states after it."""
+        """Return the last saved step and the states after it; None if there is none."""
 
 
 class MemorySnapshots:
@@ -55,7 +55,7 @@ class PeerSnapshots:
 
     def save(self, step: int, states: Mapping[str, Any]) -> None:
         arrays = {part: taken_apart(state) for part, state in states.items()}
-        # The old one goes when the new one is there.
+        # The old one is dropped only when the new one is there.
         self._kept = step, current_worker().rpc_sync(self._peer, _hold, (arrays,))
 
     def newest(self) -> tuple[int, Mapping[str, Any]] | None:
@@ -77,7 +77,7 @@ def _hold(arrays: Any) -> RRef:
 
 
 class SnapshotDirectory:
-    """Snapshots in a directory: one folder a step, of safetensors and JSON; the last two stay."""
+    """Snapshots in a directory: a folder of safetensors and JSON for each of the last two steps."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -139,7 +139,7 @@ def _sync(directory: Path) -> None:
 
 
 def snapshots_in(place: Any, workers: list[str]) -> Snapshots:
-    """Return the place that a program names: a worker, a path, or None for this process."""
+    """Return the snapshots at a place that a program names: a worker, a path, or None for here."""
     if place is None:
         return MemorySnapshots()
     if isinstance(place, str) and place in workers:

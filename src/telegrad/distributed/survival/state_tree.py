@@ -1,7 +1,8 @@
-"""The state of a part as numbers and a skeleton, so that it can be saved without pickle.
+"""The state of a part as arrays and a skeleton, so that it can be saved without pickle.
 
-A state is dicts, lists, tuples, numbers, text and arrays (NumPy's, telegrad's or PyTorch's). Arrays
-are taken out by name; what is left is JSON. Invariant: `joined(*taken_apart(state))` equals state.
+A state consists of dicts, lists, tuples, numbers, text and arrays (NumPy's, telegrad's or
+PyTorch's). Arrays are taken out by name; what remains is JSON. Invariant:
+`joined(*taken_apart(state))` equals state.
 """
 
 from importlib import import_module
@@ -16,7 +17,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def taken_apart(state: Any) -> tuple[dict[str, np.ndarray[Any, Any]], Any]:
-    """Return the arrays of a state by name, and the rest."""
+    """Return the arrays of a state, by name, and the rest."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
 
     def visit(value: Any, path: str) -> Any:
@@ -55,7 +56,7 @@ def _array(value: Any, path: str) -> tuple[np.ndarray[Any, Any], str]:
 
 
 def joined(arrays: dict[str, Any], rest: Any) -> Any:
-    """Return the state that was taken apart."""
+    """Return the state that ``taken_apart`` took apart."""
     if not isinstance(rest, dict):
         return rest
     ((kind, content),) = rest.items()

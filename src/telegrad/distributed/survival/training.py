@@ -1,16 +1,16 @@
-"""A loop over steps that goes on after a loss: wait for the replacement, restore, go on.
+"""A training loop that survives the loss of a worker: it waits, restores a snapshot, and goes on.
 
-1. The parts of a training (modules, optimisers, residents) are built, and a snapshot of their
-   states is taken, unless there is one already: then it is restored.
-2. Each step runs in a context of its own. Every so many steps there is another snapshot.
-3. If a step fails and a worker has been lost, the step ends without a word. The cluster is waited
-   for, the parts are built anew on the present lives, all of them are put to the last snapshot, and
-   the loop goes on from the step after it.
+1. The parts of a training (modules, optimisers, residents) are built. If there is a snapshot of
+   their states, it is restored; otherwise the first one is taken.
+2. Each step runs in a context of its own. After every so many steps there is another snapshot.
+3. If a step fails and a worker was lost, the error is swallowed. The loop waits for the cluster,
+   builds the parts again on the present lives, restores all of them from the last snapshot, and
+   continues with the step after it.
 
-Names are roles, incarnations are lives: nothing that was built on a life that is over is used
-again. An error without a loss is the program's own, and is raised. So the steps after a loss
-compute what they would have without it, bit for bit, if a step depends on its number and on the
-parts alone.
+Names are roles, incarnations are lives: nothing that was built on a past life is used again. An
+error without a loss is the program's own, and is raised. So the steps after a loss compute what
+they would have computed without it, bit for bit, if a step depends only on its number and the
+parts.
 """
 
 import logging
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("telegrad.training")
 _MOST_LOSSES: Final = 100
-"""In a row, without a step between them: then something else is wrong."""
+"""In a row, without a step in between; after so many, something else is wrong."""
 
 Build = Callable[[], Mapping[str, Any]]
 
@@ -44,7 +44,7 @@ class Step:
         """From 0."""
         self.is_done = False
         self.loss: BaseException | None = None
-        """Why it has to be done again, if so."""
+        """Why the step has to be done again, if it has."""
         self._context = context()
 
     def __repr__(self) -> str:
@@ -105,10 +105,10 @@ class Training:
         self._snapshots = snapshots_in(snapshots, cluster.names)
         self._patience = seconds(patience, "patience")
         self.parts: Mapping[str, Any] = {}
-        """What `build` gave, on the present lives."""
+        """What `build` returned, on the present lives."""
         self._lives: dict[str, int] = {}
         self.losses = 0
-        """How many times it went back to a snapshot."""
+        """How many times the training went back to a snapshot."""
 
     def __repr__(self) -> str:
         return f"<Training of {', '.join(self.parts)}: {self.steps} steps>"
@@ -131,7 +131,7 @@ class Training:
                 number += 1
 
     def _safely(self, act: Callable[[], int]) -> int:
-        """Do something that gives the next step, or recover if a worker is lost in it."""
+        """Return the step that `act` returns, or recover if a worker is lost in it."""
         try:
             return act()
         except (PeerError, ContextError) as error:
@@ -140,7 +140,7 @@ class Training:
             return self._recover(error)
 
     def _begin(self) -> int:
-        """Build the parts; go on from a snapshot if there is one, else make the first."""
+        """Build the parts and restore the newest snapshot, or save the first; return the step."""
         worker = current_worker()
         others = [name for name in self._cluster.names if name != worker.name]
         self._lives = {name: worker.find(name).info.incarnation for name in others}
@@ -172,11 +172,11 @@ class Training:
                 raise
 
     def is_loss(self, error: BaseException) -> bool:
-        """Say whether an error came with the loss of a worker."""
+        """Say whether an error was caused by the loss of a worker."""
         return isinstance(error, (PeerError, ContextError)) and bool(self._lost())
 
     def _lost(self) -> list[str]:
-        """Ask everyone: return those who are gone, or another than when the parts were built."""
+        """Ask everyone; return who is gone, or in another life than when the parts were built."""
         worker = current_worker()
         patience = worker.options.lost_after
         return [name for name, life in self._lives.items() if _life(name, patience) != life]

@@ -1,1 +1,1 @@
-"""Looking at what runs: views of a context, drawings, profiles."""
+"""Looking at a running program: views of a context, drawings, profiles."""

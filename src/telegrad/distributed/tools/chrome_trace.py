@@ -1,11 +1,11 @@
-"""Events of many workers as one trace in Chrome's format, which Perfetto opens.
+"""The events of many workers as one trace in Chrome's format, which Perfetto opens.
 
-Spans on one row of that format must nest. Those of a thread do; calls under way don't, since a
-thread may have started many: they get rows of their own, as few as possible.
+Spans on one row of that format must nest. The spans of a thread do, but calls under way don't,
+since a thread may have started many: they get rows of their own, as few as possible.
 
-Perfetto takes process 0 and thread 0 for the idle ones, a thread with the number of its process for
-the main one, and the name of an arrow for a hexadecimal number. So all of these are numbers from 1,
-and a row's number is its alone.
+Perfetto takes process 0 and thread 0 for idle ones, a thread with the number of its process for the
+main one, and the name of an arrow for a hexadecimal number. So all of these are numbers from 1, and
+no two rows have the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from telegrad.distributed.tools.event_log import Event
 
 _CALLS: Final = ("call", "message")
 _FIRST_THREAD: Final = 100_000
-"""The rows of threads come after those of calls."""
+"""The first row of a thread; those of calls come before."""
 _ROWS: Final = 1_000_000
-"""More than a worker has."""
+"""More rows than a worker has."""
 
 
 def chrome_trace(by_worker: Mapping[str, Sequence[Event]]) -> list[dict[str, Any]]:
-    """Return the trace's events; times in microseconds, the first is zero."""
+    """Return the trace's events, with times in microseconds from the first event."""
     everything = [event for events in by_worker.values() for event in events]
     zero = min((event.begin for event in everything), default=0.0)
     sent = [event.arrow for event in everything if event.arrow and event.kind in _CALLS]
@@ -42,7 +42,7 @@ def chrome_trace(by_worker: Mapping[str, Sequence[Event]]) -> list[dict[str, Any
 
 
 def _rows(events: Sequence[Event]) -> list[int]:
-    """Return the row of each event: its thread's, or the first where no other call is under way."""
+    """Return the row of each event: its thread's or, for a call, the first that is free."""
     threads: dict[int, int] = {}
     rows = [0] * len(events)
     free_from: list[float] = []

@@ -1,7 +1,7 @@
-"""Views of a context: its gradients and its graph, over all workers that it reached.
+"""Views of a context: its gradients and its graph, on all workers that it has reached.
 
-Each worker describes what it has; the one that asks gathers that, following the workers that each
-one knows. Nothing here takes part in a pass.
+Each worker describes what it has, and says which workers it knows; the one that asks follows these.
+Nothing here takes part in a pass.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from telegrad.tensors.recording.op_node import OutputNode
 
 
 class GradientRow(msgspec.Struct, frozen=True, array_like=True):
-    """One leaf's gradient, for people."""
+    """A summary of one leaf's gradient."""
 
     name: str
     shape: tuple[int, ...]
@@ -31,7 +31,7 @@ class GradientRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GraphNode(msgspec.Struct, frozen=True, array_like=True):
-    """One node of a worker's graph; numbers are that worker's own."""
+    """One node of a worker's graph; each worker has numbers of its own."""
 
     number: int
     name: str
@@ -44,9 +44,9 @@ class GraphNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[str, Any]:
-    """Return what each worker says of a context, by name, in the order in which they were met.
+    """Return what each worker says about a context, by name, in the order in which they were met.
 
-    `here` is for this worker alone, beside the context's id.
+    `here` are further arguments of `describe`, for this worker only.
     """
     worker = current_worker()
     autograd_of(worker).contexts.get(context_id)
@@ -55,7 +55,7 @@ def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[st
     try:
         found[worker.name], met = describe(context_id, *here)
         while asked := [name for name in dict.fromkeys(met) if name not in found]:
-            # All at once: it takes a round trip for each step away from here, not for each worker.
+            # All at once: that takes a round trip for each step away, not for each worker.
             calls = [worker.rpc_async(name, describe, (context_id,)) for name in asked]
             met = []
             for name, call in zip(asked, calls):
@@ -111,7 +111,7 @@ def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any
 def _edges_by_node(starts: Sequence[Any], joined: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
     """Return every node that these reach, newest first, with its edges.
 
-    `joined` has those that lead on into another framework's graph.
+    `joined` has the edges of nodes that lead into another framework's graph.
     """
     found: dict[Any, Any] = {}
     stack = list(starts)
@@ -132,12 +132,12 @@ def _kind(node: Any, message_id: int) -> str:
 
 
 def _names_in_modules() -> dict[int, str]:
-    """Return, by identity, the names of parameters of those modules that references lead to."""
+    """Return, by identity, the names of the parameters of modules that references refer to."""
     names = {}
     for value in current_worker().references.values():
         named = getattr(value, "named_parameters", None)
         if not isinstance(value, type) and callable(named):
-            # One of another framework, of which some part is elsewhere, may refuse.
+            # Another framework's module may raise, if some part of it is elsewhere.
             with suppress(Exception):
                 for path, parameter in named():
                     names[id(parameter)] = f"{type(value).__name__}.{path}"
@@ -145,14 +145,14 @@ def _names_in_modules() -> dict[int, str]:
 
 
 def _name(leaf: Any, names: Mapping[int, str]) -> str | None:
-    """Return the name that a leaf was given, else that in its module, if one is known."""
+    """Return the name that a leaf was given or else has in its module, if any."""
     given = leaf.meta.name if isinstance(leaf, Tensor) and leaf.meta is not None else None
     return given or names.get(id(leaf))
 
 
 def _label(node: Any, names: Mapping[int, str]) -> str:
     if node.is_leaf:
-        # Another framework's leaf has a node that stands for it.
+        # The leaf of another framework is represented by a node.
         leaf = node if isinstance(node, Tensor) else node.value
         name = (_name(leaf, names) or "leaf").rpartition(".")[2]
         return f"{name} {'×'.join(map(str, leaf.shape)) or 'scalar'}"

@@ -1,9 +1,9 @@
 """The event log of a worker: what it did and when, for ``telegrad.profiler``.
 
-Each worker has an EventLog that is off until somebody starts it, here or from another worker
-(``remote_profile``); if that one is lost, it ends. Events are spans; times are the worker's own
-clock, aligned where they are collected. The span of a call and that of its handler have one arrow's
-name.
+Each worker has an EventLog, which is off until it is started, here or by another worker
+(``remote_profile``), with whose loss it ends. Events are spans; their times are by the worker's own
+clock, and are aligned where they are collected. The span of a call and that of its handler have the
+same arrow.
 """
 
 import threading
@@ -28,7 +28,7 @@ _MOST_EVENTS: Final = 1_000_000
 
 
 class Event(msgspec.Struct, array_like=True):
-    """A span of time on one worker; in seconds."""
+    """A span of time on one worker, in seconds."""
 
     name: str
     kind: str
@@ -37,13 +37,13 @@ class Event(msgspec.Struct, array_like=True):
     duration: float
     thread: int
     arrow: str = ""
-    """Joins a call or a message to its handler: the same at these two, and nowhere else."""
+    """Joins a call or a message with its handler: only these two have it."""
     size: int = 0
     """Bytes that a call sent, or that a handler took."""
     received: int = 0
     """Bytes of a call's answer."""
     detail: int = 0
-    """The id of the context of a whole pass."""
+    """For a whole pass, the id of its context."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -57,19 +57,19 @@ class EventLog:
         self._now = worker.host.now
         self.events: list[Event] = []
         self._open: dict[Call, Event] = {}
-        """The spans of calls that have not been answered."""
+        """The spans of unanswered calls."""
         self._serving: dict[int, Event] = {}
-        """The spans of handlers that run, by their own ids."""
+        """The spans of running handlers, by the identity of the span."""
         self._ending = threading.Lock()
         self._started_by: tuple[int, int] | None = None
-        """The id of the worker that profiles this one, and its number for that."""
+        """The id of the worker that profiles this one, and its number for the profile."""
         worker.register_service(START, self._on_start, inline=True)
         worker.register_service(CLOCK, self._on_clock, inline=True)
         worker.register_service(COLLECT, self._on_collect)
         worker.on_worker_lost(self._on_lost)
 
     def check_off(self) -> None:
-        """Raise if this worker is profiled already."""
+        """Raise if this worker is being profiled already."""
         if self._worker.observer is not None:
             raise UsageError(
                 f"expected no profile to be on, got one that is on at {self._worker.name!r}; leave "
@@ -77,7 +77,7 @@ class EventLog:
             )
 
     def start(self, by: tuple[int, int] | None = None) -> None:
-        """Begin anew, for another worker by its id and number, or for this one."""
+        """Start recording, for this worker or for another, given its id and number."""
         self.check_off()
         self.events = []
         self._open = {}
@@ -86,13 +86,13 @@ class EventLog:
         self._worker.observer = self
 
     def stop(self) -> list[Event]:
-        """End, and return what was recorded."""
+        """Stop recording; return the events."""
         if self._worker.observer is self:
             self._worker.observer = None
         self._started_by = None
         self._open = {}
-        # The profile need not have waited for all handlers: a call that fails may leave others at
-        # work, and a service may answer before it ends.
+        # Handlers may still be running: a call that failed may have left others at work, and a
+        # service may answer before it ends.
         with self._ending:
             for number in list(self._serving):
                 self._served(number)
@@ -104,7 +104,7 @@ class EventLog:
     def _on_start(self, request: ServiceRequest) -> None:
         options, name = self._worker.options, request.frm.name
         if options.strict and name not in options.profiled_by:
-            # A recording tells of everybody's calls, and while it is on no other can be.
+            # A profile reveals everybody's calls, and prevents any other.
             raise Refused(
                 f"worker {self._worker.name!r} is strict and does not let {name!r} profile it: "
                 f"give it rpc.Options(strict=True, profiled_by=[{name!r}])"
@@ -117,7 +117,7 @@ class EventLog:
 
     def _on_collect(self, request: ServiceRequest) -> None:
         now = self._now()
-        # One that was refused here must not end another's profile.
+        # A worker that was refused must not end another's profile.
         is_own = self._started_by == (request.frm.id, request.header)
         events = self.stop() if is_own else []
         request.reply(now, [np.frombuffer(_encode(events), np.uint8)])

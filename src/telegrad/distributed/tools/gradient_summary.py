@@ -1,4 +1,4 @@
-"""The gradients of a context over the cluster, for people to look at."""
+"""A summary of a context's gradients, on all workers, to be printed."""
 
 from telegrad.distributed.tools.context_view import GradientRow, describe_gradients, gather
 from telegrad.rpc.wire.conversion import converter
@@ -24,7 +24,7 @@ class GradientSummary:
 
 
 def gradients(context_id: int) -> GradientSummary:
-    """Return what every worker has of a context's gradients: names, shapes, norms.
+    """Return the names, shapes and norms of a context's gradients on every worker.
 
     Examples:
         >>> x = tg.tensor([3.0, 4.0], requires_grad=True)

@@ -22,7 +22,7 @@ _LOOKS = {
 
 
 class Drawing:
-    """A graph as DOT text, and as SVG: by Graphviz where that is installed, else in plain lanes."""
+    """A graph as DOT text, and as SVG: by Graphviz if that is installed, else in lanes."""
 
     def __init__(self, dot: str, lanes: str) -> None:
         self.dot = dot
@@ -45,7 +45,7 @@ class Drawing:
         target = Path(path)
         if target.suffix not in (".dot", ".svg"):
             raise UsageError(f"expected a path that ends in .dot or .svg, got {target.name!r}")
-        # Both formats are in UTF-8 unless they say otherwise, whatever this system's files are in.
+        # Both formats are UTF-8 by default, whatever the encoding of this system's files.
         text = self.dot if target.suffix == ".dot" else self.svg()
         target.write_text(text, encoding="utf-8")
         return target
@@ -56,8 +56,8 @@ class Drawing:
 def draw(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Drawing:
     """Return a drawing of the graph that a context has recorded: the way gradients go.
 
-    A context knows what was given away and received. With `roots`, tensors of this worker such as
-    the loss, the picture begins with them.
+    A context knows only what was sent and received. With `roots`, tensors of this worker such as
+    the loss, the drawing starts from these.
 
     Examples:
         >>> with dist_autograd.context() as context_id:

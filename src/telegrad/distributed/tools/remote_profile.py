@@ -1,8 +1,8 @@
-"""A profile of other workers: begins and ends their event logs from here, and aligns their clocks.
+"""A profile of other workers: starts and stops their event logs, and aligns their clocks.
 
 All are asked at once, so that it takes as long for many as for one. Each answers with its time,
-which lies between the request and the answer by this worker's clock: so every request bounds by how
-much the other clock is ahead.
+which lies between the request and the answer by this worker's clock. So every request gives bounds
+on how much the other clock is ahead.
 """
 
 import math
@@ -22,7 +22,7 @@ _decode = msgspec.msgpack.Decoder(list[Event]).decode
 
 
 class RemoteProfile:
-    """What one profile has of other workers."""
+    """The part of one profile that concerns other workers."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -30,23 +30,23 @@ class RemoteProfile:
         self._number = worker.next_id()
         self._reached: list[str] = []
         self._bounds: dict[str, tuple[float, float]] = {}
-        """By worker, by how many seconds its clock is ahead of this one's: at least, at most."""
+        """By worker: at least and at most how many seconds its clock is ahead of this one's."""
 
     def start(self, workers: Iterable[str]) -> None:
-        """Begin at those that can be reached; if one refuses, at none."""
-        # Before anybody is asked: what was begun is ended, however this ends.
+        """Start on all workers that can be reached; if one refuses, on none."""
+        # Set before anybody is asked, so that whatever was started is stopped if this fails.
         self._reached = list(workers)
         try:
             self._reached = list(self._ask(START))
-            # Once more, when every path is open: that says more of the clocks.
+            # Once more, now that every path is open: that gives closer bounds.
             self._ask(CLOCK)
         except BaseException:
             self.collect()
             raise
 
     def collect(self) -> dict[str, list[Event]]:
-        """End, and return what each recorded, with times of this worker's clock."""
-        # One that was lost took with it what it recorded.
+        """Stop, and return what each has recorded, with times by this worker's clock."""
+        # What a lost worker has recorded is lost, too.
         found: dict[str, list[Event]] = {name: [] for name in self._reached}
         for name, events in self._ask(COLLECT).items():
             found[name] = events
@@ -56,12 +56,12 @@ class RemoteProfile:
         return found
 
     def ahead_of(self, worker: str) -> tuple[float, float]:
-        """Return by how many seconds a worker's clock is ahead, and how far off that may be."""
+        """Return by how many seconds a worker's clock is ahead, and the possible error."""
         low, high = self._bounds[worker]
         return (low + high) / 2, (high - low) / 2
 
     def _ask(self, service: str) -> dict[str, list[Event]]:
-        """Ask all; return the events of those that answered, when they were asked for."""
+        """Ask all; return, for those that answered, their events if COLLECT asked for these."""
         asked: dict[str, tuple[Call, float]] = {}
         came: dict[str, float] = {}
         for name in self._reached:
@@ -75,7 +75,7 @@ class RemoteProfile:
             with suppress(ConnectionError):
                 there, arrays = call.wait()
                 low, high = self._bounds.get(name, (-math.inf, math.inf))
-                # This thread may be quicker than the callback that notes the time.
+                # The callback that notes the time may not have run yet.
                 ended = came.get(name, self._now())
                 try:
                     self._bounds[name] = max(low, there - ended), min(high, there - began)

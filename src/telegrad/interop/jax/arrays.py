@@ -1,8 +1,9 @@
 """Values between telegrad and JAX: what goes in, what comes out, and what is refused.
 
-NumPy's memory is copied on the way in, by the compiled function itself, and shared on the way out:
-arrays of JAX never change. Arrays of another library, CuPy's on a GPU say, go both ways by DLPack.
-JAX without x64 makes 32 bits of 64 silently; here that is an error, never a rounded gradient.
+On the way in, the compiled function itself copies NumPy's memory; on the way out memory is shared,
+since arrays of JAX never change. Arrays of other libraries, such as CuPy's on a GPU, go both ways
+by DLPack. Without x64, JAX silently turns 64 bits into 32; here that is an error, never a rounded
+gradient.
 """
 
 from collections.abc import Callable
@@ -23,29 +24,29 @@ _TURN_ON: Final = (
 _CONFIG: Any = jax.config
 _NUMPYS: Final = frozenset("biufc")
 _NEVER_NARROWED: Final = frozenset(map(np.dtype, "?bhiBHIefF"))
-"""Of at most 32 bits; complex numbers of two of them."""
+"""The dtypes of at most 32 bits, or of two such parts."""
 _NARROW_INTEGERS: Final = {"i": np.iinfo(np.int32), "u": np.iinfo(np.uint32)}
 
 
 def is_array(leaf: Any) -> bool:
-    """Say whether JAX takes a leaf, one that is no Tensor, as an array."""
+    """Say whether JAX accepts a leaf, one that is no Tensor, as an array."""
     return isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex))
 
 
 def is_inexact(leaf: Any) -> bool:
-    """Say whether a leaf of JAX's has a derivative: floating and complex ones do."""
+    """Say whether a leaf of JAX's is floating or complex, and so has a derivative."""
     return bool(jax.numpy.issubdtype(jax.numpy.result_type(leaf), jax.numpy.inexact))
 
 
 def to_jax_value(leaf: Any) -> Any:
-    """Return what a compiled function of JAX takes for a Tensor or another leaf."""
+    """Return what to pass to a compiled function of JAX for a Tensor or another leaf."""
     if isinstance(leaf, Tensor):
         leaf = leaf.array
         if not isinstance(leaf, (np.ndarray, np.generic)):
             refuse_narrowing(backend_of(leaf).dtype_of(leaf), leaf)
             flags = getattr(leaf, "flags", None)
             if flags is not None and not flags.c_contiguous:
-                # JAX takes no memory of one number that is spread over many places.
+                # JAX does not accept memory in which one number stands for many elements.
                 leaf = leaf.copy()
             return jax.numpy.from_dlpack(leaf)
         leaf = plain(leaf)
@@ -55,7 +56,7 @@ def to_jax_value(leaf: Any) -> Any:
 
 
 def refuse_narrowing(dtype: np.dtype[Any], array: Any) -> None:
-    """Raise where JAX would silently change numbers."""
+    """Raise if JAX would silently narrow the numbers."""
     if dtype in _NEVER_NARROWED:
         return
     kind = dtype.kind
@@ -64,7 +65,7 @@ def refuse_narrowing(dtype: np.dtype[Any], array: Any) -> None:
     if _CONFIG.jax_enable_x64:
         return
     if kind in _NARROW_INTEGERS and isinstance(array, (np.ndarray, np.generic)):
-        # Integers are int64 by default here and in PyTorch: most fit.
+        # Integers are int64 by default, here and in PyTorch, and most of them fit.
         bounds = _NARROW_INTEGERS[kind]
         if array.size == 0 or (array.min() >= bounds.min and array.max() <= bounds.max):
             return
@@ -72,7 +73,7 @@ def refuse_narrowing(dtype: np.dtype[Any], array: Any) -> None:
 
 
 def maker_for(leaves: Any) -> Callable[[Any], Any]:
-    """Return what makes results of the library that the arguments' arrays are of."""
+    """Return the function that makes results in the library of the arguments' arrays."""
     for leaf in leaves:
         if isinstance(leaf, Tensor) and not isinstance(leaf.array, (np.ndarray, np.generic)):
             return backend_of(leaf.array).namespace.from_dlpack  # type: ignore[no-any-return]
@@ -80,7 +81,7 @@ def maker_for(leaves: Any) -> Callable[[Any], Any]:
 
 
 def from_jax_array(leaf: Any, make: Callable[[Any], Any] = np.asarray) -> Any:
-    """Return a result of JAX's as a Tensor; a random key as it is, which only JAX understands."""
+    """Return a result of JAX's as a Tensor; a random key, which only JAX understands, as it is."""
     dtype = leaf.dtype
     if not isinstance(dtype, np.dtype):
         return leaf

@@ -1,12 +1,12 @@
-"""``to_jax``: a function of telegrad inside of JAX's programs, by JAX's callbacks.
+"""``to_jax``: functions of telegrad inside of JAX's programs, by JAX's callbacks.
 
 1. Under ``jax.grad`` the function runs once, recorded, in a distributed context of its own where
    this process has a worker; the graph is kept here, and JAX carries a *ticket* for it.
-2. The backward pass hands the ticket in, and the graph is used and freed. JAX calls what is pure as
-   often as it likes: for a ticket that is not there any more, the function runs again.
-3. Tickets that nobody hands in are dropped, the oldest first, when there are too many.
+2. The backward pass hands the ticket in, and the graph is used and freed. JAX may call pure
+   functions as often as it likes: for a ticket that is gone already, the function runs again.
+3. If there are too many tickets, the oldest are dropped.
 
-Callbacks run on threads of JAX's, so all of it runs in contextvars of its own.
+Callbacks run on threads of JAX's, so each runs in a context (of contextvars) of its own.
 """
 
 import itertools
@@ -45,10 +45,10 @@ def to_jax(g: Callable[..., Any], *, results: Any = None) -> Callable[..., Any]:
         jax.grad(loss)(w)
 
     Arguments:
-        g: a pure function of Tensors, with any nesting of them in and out that JAX knows as a
-            pytree. Inside of it, JAX's own functions must not be called.
-        results: what the results are like, nested as they are: arrays, or ``jax.ShapeDtypeStruct``.
-            Where it is not given, g is called once with zeros for each new set of shapes.
+        g: A pure function of Tensors; arguments and results may be nested in any way that JAX knows
+            as a pytree. It must not call JAX's own functions.
+        results: The shapes and dtypes of the results, as arrays or ``jax.ShapeDtypeStruct``, nested
+            like the results. By default, g is called once with zeros for each new set of shapes.
 
     Returns:
         The function of JAX.
@@ -85,7 +85,7 @@ def _spec(leaf: Any) -> Any:
 
 
 class _Flat:
-    """A function of telegrad between flat sequences of NumPy's arrays, and its graphs."""
+    """A function of telegrad, on flat sequences of NumPy's arrays, and its graphs."""
 
     def __init__(self, g: Callable[..., Any], structure: Any, inputs: Any, results: Any) -> None:
         self.g = g
@@ -125,7 +125,7 @@ class _Flat:
         return self._arrays(graph.outputs), np.int32(ticket)
 
     def pull(self, ticket: Any, leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:
-        """Return the gradients of the reals."""
+        """Return the gradients of the floating and complex inputs."""
         with self._lock:
             graph = self._graphs.pop(int(ticket), None)
         if graph is None:
@@ -168,7 +168,7 @@ def _described(leaf: Any) -> Any:
 
 
 class _Graph:
-    """One recorded run: Tensors in and out, and the distributed context that it was made in."""
+    """One recorded run: its inputs and outputs as Tensors, and its distributed context."""
 
     def __init__(self, flat: _Flat, leaves: Sequence[Any]) -> None:
         self.flat = flat
@@ -181,7 +181,7 @@ class _Graph:
             self._context = autograd.context()
             self._context.__enter__()
         try:
-            # Copies: these are arrays of JAX's, of which nothing may be kept after the callback.
+            # Copies: JAX's arrays must not be kept after the callback.
             self.inputs = [wrap(np.array(each)) for each in leaves]
             for place in self.flat.reals:
                 self.inputs[place].node = LEAF
@@ -191,7 +191,7 @@ class _Graph:
             raise
 
     def pull(self, cotangents: Sequence[Any]) -> Any:
-        """Return the gradients of the reals at cotangents of the inexact results."""
+        """Return the gradients of the inexact inputs, given cotangents of the inexact results."""
         pulled: Any = self._scope.run(self._pull, cotangents)
         return pulled
 
@@ -221,12 +221,12 @@ class _Graph:
 
 
 def _conjugated(array: Any) -> Any:
-    """Turn JAX's convention for complex gradients into telegrad's, and back."""
+    """Convert between JAX's convention for complex gradients and telegrad's."""
     return array.conj() if array.dtype.kind == "c" else array
 
 
 class _Bridge:
-    """The same function for JAX: three callbacks, and what joins them."""
+    """The same function for JAX: three callbacks, joined by ``jax.custom_vjp``."""
 
     def __init__(self, flat: _Flat) -> None:
         self.flat = flat
@@ -252,7 +252,7 @@ class _Bridge:
 
 
 def _once(flat: _Flat, function: Callable[..., Any], results: Any) -> Callable[..., Any]:
-    """Return a callback to a derivative, which has none itself; trying to take it raises."""
+    """Return a function of JAX that calls back; differentiating it raises."""
 
     @jax.custom_jvp
     def call(*values: Any) -> Any:

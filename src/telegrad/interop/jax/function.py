@@ -1,12 +1,12 @@
-"""``from_jax``: a function of JAX, with trees of arrays in and out, as one of telegrad.
+"""``from_jax``: functions of JAX, with trees of arrays in and out, as functions of telegrad.
 
-What a call gives is taken apart: Tensors of floating and complex dtypes are the reals of a program,
-all else that JAX takes as an array is passed along. There is one program for each nesting, each
-choice of reals and each set of static arguments; for shapes and dtypes JAX compiles again by
-itself.
+The arguments of a call are taken apart: Tensors of floating and complex dtypes are the reals of a
+program, and everything else that JAX accepts as an array is passed along. There is one program for
+each nesting, each choice of reals and each set of static arguments; for new shapes and dtypes, JAX
+compiles again by itself.
 
-The function that users get refers to nothing but functions and constants. So it travels to other
-workers like any function, by name or by value, and what was compiled stays with the process.
+The function that users get refers only to functions and constants. So it can be sent to other
+workers like any function, by name or by value, and what was compiled stays in the process.
 """
 
 import functools
@@ -55,9 +55,9 @@ def from_jax(
 ) -> Callable[..., Any]:
     """Make a function of JAX one of telegrad, compiled, with every derivative.
 
-    Reverse mode, forward mode, any order and any mixture, on this worker or on another. A call and
-    its backward pass run the function once: what JAX keeps in between stays on the worker that ran
-    it, until the graph is freed. Also a decorator, with or without options. ::
+    It has reverse mode, forward mode, any order and any mixture, on this worker or on another. A
+    call and its backward pass run the function once: what JAX keeps in between stays on the worker
+    that ran it, until the graph is freed. It is also a decorator, with or without options. ::
 
         @from_jax
         def energy(state):
@@ -66,22 +66,22 @@ def from_jax(
         energy({"x": tg.ones(3), "v": tg.ones(3)})["kinetic"].backward()
 
     Arguments:
-        f: a pure function, as ``jax.jit`` takes it. Its arguments and results may be nested in
-            anything that JAX knows as a pytree. Where a Tensor is given, it sees an array of JAX;
-            NumPy's arrays, JAX's own, numbers and random keys are constants. Where an argument is a
-            tensor of PyTorch's, the results are, too.
-        static_argnums: which positional arguments steer the function, as for ``jax.jit``: any
-            hashable value; each new one compiles anew.
-        static_argnames: the same by name.
+        f: A pure function, as ``jax.jit`` takes it. Its arguments and results may be nested in any
+            way that JAX knows as a pytree. It sees an array of JAX for each Tensor; NumPy's arrays,
+            JAX's own, numbers and random keys are constants. If an argument is a tensor of
+            PyTorch's, so are the results.
+        static_argnums: Which positional arguments are static, as for ``jax.jit``: any hashable
+            values; for each new one, JAX compiles again.
+        static_argnames: The same, by name.
 
     Returns:
-        The function. Its results are Tensors, nested as f nests them. f itself, for use inside of
-        other functions of JAX, is its ``__wrapped__``.
+        The function. Its results are Tensors, nested as f nests them. Its ``__wrapped__`` is f
+        itself, for use inside of other functions of JAX.
 
     Raises:
-        DTypeError: when called with 64-bit numbers and JAX's x64 is off, or with a leaf that is no
+        DTypeError: On a call with 64-bit numbers while JAX's x64 is off, or with a leaf that is no
             array.
-        UsageError: when called with something that JAX can't trace f with.
+        UsageError: On a call with arguments for which JAX can't trace f.
 
     Examples:
         >>> from jax import numpy as jnp
@@ -116,9 +116,9 @@ def caller_of(
     found = _CALLERS.get(function)
     if found is None:
         if current_request.get() is not None:
-            # A process whose first use of JAX is to serve another worker: what it computes is
-            # waited for at once, so another thread of JAX's is but a detour. It has no effect once
-            # JAX has begun, with the user's own choice.
+            # This process's first use of JAX serves another worker, which waits for the result, so
+            # another thread of JAX's is only a detour. If JAX has started already, with the user's
+            # own choice, this has no effect.
             _CONFIG.update("jax_cpu_enable_async_dispatch", False)
         found = _CALLERS.setdefault(function, _Caller(f, Statics(f, numbers, names)))
     return found
@@ -175,7 +175,7 @@ class _Caller:
         return found
 
     def _arrays(self, results: Any) -> Any:
-        """Return the results with an array for each leaf."""
+        """Return the results with an array of JAX for each leaf."""
         for path, leaf in tree_util.tree_leaves_with_path(results):
             if not is_array(leaf):
                 raise DTypeError(
@@ -186,7 +186,7 @@ class _Caller:
         return tree_util.tree_map(jnp.asarray, results)
 
     def _other(self, index: int, leaf: Any, moving: Any) -> Any:
-        """Return what JAX gets for a leaf without derivative."""
+        """Return what JAX gets for a leaf without a derivative."""
         if isinstance(leaf, jax.core.Tracer):
             raise UsageError(
                 f"expected values for {self._name}, which from_jax made, got a tracer of JAX at "
@@ -203,18 +203,18 @@ class _Caller:
 
 
 def _place(index: int, moving: Any) -> str:
-    """Return where among the arguments a leaf is."""
+    """Return the place of a leaf among the arguments, in words."""
     path = tree_util.tree_leaves_with_path(moving)[index][0]
     (side, first), rest = ((path[0].idx, path[1]), path[2:])
     return f"{('args', 'kwargs')[side]}{tree_util.keystr((first, *rest))}"
 
 
 def _bridge_for(leaves: Sequence[Any]) -> Any:
-    """Return the bridge to PyTorch if a leaf is a tensor of its; else it stays unimported."""
+    """Return the bridge to PyTorch, which is imported only if a leaf is one of its tensors."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     if kind is None or not any(isinstance(leaf, kind) for leaf in leaves):
         return None
-    # It lets passes over workers know that graphs may lead into PyTorch's.
+    # Imported so that passes over workers know that graphs may lead into PyTorch's.
     import telegrad.interop.torch.framework  # noqa: F401
     from telegrad.interop.torch import bridge
 

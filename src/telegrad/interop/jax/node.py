@@ -1,7 +1,7 @@
-"""The short road of a call: NumPy's arrays, no tangents, nothing packed; most calls are such.
+"""The fast path of most calls: NumPy's arrays, no tangents, nothing packed.
 
-It does what ``operation.py`` does by a Function, in a third of the time: the node holds the raw
-arrays and the residuals, and a pass that is not recorded takes them as they are.
+It does what ``operation.py`` does with a Function, in a third of the time: the node holds the raw
+arrays and the residuals, and a pass that is not recorded uses them as they are.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from telegrad.tensors.recording.modes import Mode
 
 
 def is_plain(reals: Sequence[Tensor], mode: Mode) -> bool:
-    """Say whether a call may take the short road."""
+    """Say whether a call may take the fast path."""
     if mode.pack is not None or mode.anomaly:
         return False
     return all(type(each.array) is np.ndarray and not each.tangents for each in reals)
@@ -29,9 +29,9 @@ def is_plain(reals: Sequence[Tensor], mode: Mode) -> bool:
 def run_plainly(
     program: Program, wanted: Places, reals: Sequence[Tensor], others: Sequence[Any], general: Any
 ) -> Any:
-    """Run a program, recorded where some reals are wanted; the tree of its results.
+    """Run a program, recorded if some reals are wanted; return the tree of its results.
 
-    `general` runs what the node can't: a pullback that is itself differentiated.
+    `general` runs a pullback that is itself differentiated, which the node can't.
     """
     arrays = [each.array for each in reals]
     for array in arrays:

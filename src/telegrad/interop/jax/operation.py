@@ -1,12 +1,13 @@
-"""A program of JAX as one operation of telegrad: its rules are programs, run the same way.
+"""A program of JAX as one operation of telegrad, whose rules are programs and run the same way.
 
-1. Where nothing is recorded, the program runs. Where something is, it runs once and gives its
-   residuals too, which stay in JAX, on this worker, until the graph is freed.
-2. A backward pass takes the residuals. One that is itself recorded, or that carries tangents, runs
-   the pullback as an operation; so its derivative is there, and that one's, without end.
+1. If nothing is recorded, the program just runs. Otherwise it runs once and returns its residuals,
+   too, which stay in JAX, on this worker, until the graph is freed.
+2. A backward pass uses the residuals. But one that is itself recorded, or carries tangents, runs
+the
+   pullback as an operation, which has derivatives of any order in turn.
 3. Forward mode runs the pushforward as an operation.
 
-``node.py`` has a shorter road for calls without tangents; what is here serves all.
+``node.py`` has a fast path for calls without tangents; this module serves all calls.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from telegrad.tensors.recording.modes import MODE
 
 
 def run(program: Program, reals: Sequence[Tensor], others: Sequence[Any]) -> Any:
-    """Run a program on Tensors, recorded as telegrad's mode says; the tree of its results."""
+    """Run a program on Tensors, recorded as telegrad's mode says; return the tree of results."""
     mode = MODE.get()
     wanted: Places = ()
     if mode.recording:
@@ -37,7 +38,7 @@ def run(program: Program, reals: Sequence[Tensor], others: Sequence[Any]) -> Any
 
 
 class _Work:
-    """What a call needs beside its Tensors."""
+    """What a call needs besides its Tensors."""
 
     __slots__ = ("others", "program", "structure", "wanted")
 
@@ -46,7 +47,7 @@ class _Work:
         self.wanted = wanted
         self.others = others
         self.structure: Any = None
-        """How the results, which a Function gives flat, are nested; known when it has run."""
+        """How the results, which a Function returns flat, are nested; set when it has run."""
 
 
 class _Call(Function):
@@ -104,6 +105,6 @@ class _Call(Function):
 
 
 def _is_differentiated(values: Sequence[Tensor]) -> bool:
-    """Say whether a derivative of these is itself to be differentiated."""
+    """Say whether a derivative computed from these values may itself be differentiated."""
     is_recording = MODE.get().recording
     return any(each.is_dual or (is_recording and each.node is not None) for each in values)

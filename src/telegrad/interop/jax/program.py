@@ -1,11 +1,11 @@
-"""A function of JAX with its derivatives, each a program of the same kind: so any order is there.
+"""A function of JAX with its derivatives, which are programs in turn, so that there is any order.
 
 A program takes *reals*, the floating and complex arrays that may be differentiated, and *others*,
-and gives a tree of arrays. Its pullback for some of the reals is a program of (reals, cotangents);
-its pushforward one of (reals, tangents). All are compiled, and made once.
+and returns a tree of arrays. Its pullback for some of the reals is a program of (reals,
+cotangents); its pushforward is one of (reals, tangents). All are compiled, and made once.
 
-First order needs no second run of the function: ``run_recorded`` gives the residuals along with
-the results, and ``pull`` takes them. Pure JAX: nothing here knows a Tensor.
+First order needs no second run of the function: ``run_recorded`` returns residuals along with the
+results, and ``pull`` takes them. Pure JAX: nothing here knows a Tensor.
 
 Gradients of complex numbers follow PyTorch's convention, J^H g; JAX's own are conjugated.
 """
@@ -51,13 +51,13 @@ class Program:
                 self._check_same(results, values[self.count :])
                 return _pulled(residuals, tuple(values[self.count :]))
 
-            # Of two threads that come together, one's work is lost.
+            # If two threads come at the same time, one of them works in vain.
             made = Program(f"{self.name}_vjp", self.count + cotangents, pulled)
             found = self._pullbacks.setdefault(wanted, made)
         return found
 
     def pushforward(self, given: Places) -> "Program":
-        """Return the program of reals and tangents of those `given` that pushes the tangents."""
+        """Return the program of reals, and tangents of those `given`, that pushes the tangents."""
         found = self._pushforwards.get(given)
         if found is None:
 
@@ -72,7 +72,7 @@ class Program:
         return found
 
     def _check_same(self, results: Any, cotangents: Sequence[Any]) -> None:
-        """Raise where f, traced once more for its adjoint, gives other shapes than before."""
+        """Raise if f, traced once more for its adjoint, returns other shapes than before."""
         now = [each.shape for each in tree_util.tree_leaves(results) if is_inexact(each)]
         before = [each.shape for each in cotangents]
         if now != before:
@@ -88,7 +88,7 @@ class Program:
         return results, residuals
 
     def _part(self, places: Places, reals: Sequence[Any], others: Any) -> Callable[..., Any]:
-        """Return f as a function of some reals: its inexact results, and all as a tree."""
+        """Return f as a function of some reals, with its inexact results and the tree of all."""
 
         def part(*chosen: Any) -> Any:
             values = list(reals)

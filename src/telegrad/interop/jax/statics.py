@@ -1,7 +1,6 @@
-"""Static arguments: those that steer a function of JAX and are no arrays, as ``jax.jit`` has them.
+"""Static arguments: those that are no arrays and steer a function of JAX, as for ``jax.jit``.
 
-Told by number or by name; one told in one way is known in both, where the function's signature says
-how.
+They are given by number or by name; if the function has a signature, either also gives the other.
 """
 
 import inspect
@@ -76,7 +75,7 @@ class Statics:
         args, kwargs = list(rest), dict(named)
         for where, _, value in steering:
             if isinstance(where, int):
-                # In rising order, so each falls into its place.
+                # In rising order, so that each gets its place.
                 args.insert(where, value)
             else:
                 kwargs[where] = value
@@ -84,7 +83,7 @@ class Statics:
 
 
 def _is_static(value: Any) -> bool:
-    # Tensors can be hashed, by identity: compiled in, they would lose their derivatives.
+    # Tensors have hashes, by identity, but compiled in they would lose their derivatives.
     if hasattr(value, "__dlpack__"):
         return False
     try:
@@ -95,7 +94,7 @@ def _is_static(value: Any) -> bool:
 
 
 def _typed(pairs: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, type, Any], ...]:
-    """Return the pairs with their types: 1, 1.0 and True are equal, but steer otherwise."""
+    """Return the pairs with their types: 1, 1.0 and True are equal, but steer differently."""
     return tuple((where, type(value), value) for where, value in pairs)
 
 

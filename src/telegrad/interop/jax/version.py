@@ -1,4 +1,4 @@
-"""Which versions of JAX will do; checked once, before anything else of JAX is touched."""
+"""The versions of JAX that will do; checked once, before anything of JAX is imported."""
 
 import importlib.metadata
 import re
@@ -7,7 +7,7 @@ from typing import Final
 from telegrad.errors import UsageError
 
 OLDEST: Final = (0, 10)
-"""The one that the tests run with."""
+"""The version that the tests run with."""
 
 
 def check(version: str) -> None:
@@ -21,7 +21,7 @@ def check(version: str) -> None:
 
 
 def require() -> None:
-    """Raise unless a JAX that will do is installed; nothing is imported."""
+    """Raise unless a version of JAX that will do is installed, without importing it."""
     try:
         version = importlib.metadata.version("jax")
     except importlib.metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""A cluster in one process, on virtual time, over a network that a seed makes as bad as you like.
+"""A simulated cluster in one process, on virtual time, over a network as bad as you like.
 
 The workers are the real ones (`telegrad.rpc.worker.Worker`) and run the same code as over sockets;
-only what carries them is simulated. One seed gives one run: the same trace, byte for byte.
+only their host is simulated. The same seed gives the same run, with the same trace byte for byte.
 """
 
 from telegrad.testing.simulation.faults import Faults

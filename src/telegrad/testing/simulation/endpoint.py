@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedEndpoint(Endpoint):
-    """Frames go to the `other` end by way of the simulation, as copies."""
+    """Sends copies of its frames to the `other` end, through the simulation."""
 
     def __init__(self, host: "SimulatedHost", peer: WorkerInfo, lost_after: float) -> None:
         super().__init__(peer, Limits(), host.now(), lost_after)
@@ -28,7 +28,7 @@ class SimulatedEndpoint(Endpoint):
         return f"{self.host.worker.name}>{self.peer.name}"
 
     def send(self, frame: Frame, deadline: float = math.inf) -> bool:
-        """Put a frame on its way, or crash where that was asked for."""
+        """Send a frame, or crash here if that was asked for."""
         if frame.kind in (CALL, SERVICE):
             self.host.reach("before send")
         elif frame.kind == ANSWER:
@@ -41,7 +41,7 @@ class SimulatedEndpoint(Endpoint):
         return True
 
     def close(self) -> None:
-        """Give the path up; the other end notices after a while."""
+        """Give up the path; the other end notices after a while."""
         if not self.closed:
             self.closed = True
             self.host.simulation.hang_up(self)

@@ -10,13 +10,13 @@ CrashPoint = Literal["before send", "during execution", "before answer"]
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """How bad a simulated network is: times in virtual seconds, probabilities for each frame.
 
-    A connection is a stream: what was sent comes once and in order, or the connection breaks.
+    A connection is a stream: what was sent arrives once and in order, or the connection breaks.
 
     Arguments:
-        shortest: How long a frame takes at least.
-        longest: And at most.
-        lag: How long a request that came may wait for a thread, at most.
-        breaks: How likely a connection breaks at a frame: that one and all after it are lost.
+        shortest: The shortest time that a frame takes.
+        longest: The longest time that a frame takes.
+        lag: The longest time that a request may wait for a thread.
+        breaks: How likely a connection breaks at a frame: it and all later ones are lost.
 
     Examples:
         >>> from telegrad.testing.simulation import Faults, Simulation

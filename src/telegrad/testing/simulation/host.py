@@ -1,4 +1,4 @@
-"""What carries a worker in a simulation: virtual time, strands, simulated connections."""
+"""The host of a worker in a simulation: virtual time, strands, simulated connections."""
 
 import collections
 import math
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedHost:
-    """One worker's part of the simulation. `paused_until`: its process is stopped until then."""
+    """One worker's part of the simulation. Its process is stopped until `paused_until`."""
 
     def __init__(self, simulation: "Simulation") -> None:
         self.simulation = simulation
@@ -34,7 +34,7 @@ class SimulatedHost:
         self._reached: collections.Counter[CrashPoint] = collections.Counter()
 
     def begin(self, worker: Worker) -> str:
-        """Carry the worker."""
+        """Start carrying the worker; return its address."""
         self.worker = worker
         worker.budget.on_release = self._make_room
         return f"simulated://{worker.name}" if worker.options.listen else ""
@@ -44,7 +44,7 @@ class SimulatedHost:
         return self.simulation.now
 
     def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
-        """Connect to a worker, if it lives and can be reached."""
+        """Connect to a worker, if it is alive and can be reached."""
         self.check_alive()
         other = self.simulation.hosts.get(peer.name)
         if other is None or not other.is_alive or self.simulation.is_cut(self, other):
@@ -64,7 +64,7 @@ class SimulatedHost:
         return True
 
     def serve(self, path: Endpoint, task: Callable[[], object]) -> None:
-        """Run a request like any other task: strands cost nothing."""
+        """Run a request like any other task: there may be any number of strands."""
         self.start(task)
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
@@ -108,7 +108,7 @@ class SimulatedHost:
             self.rouse(due)
 
     def _make_room(self) -> None:
-        """Read on, as the next event, where something waited for room."""
+        """As the next event, read what has waited for room."""
 
         def read() -> None:
             for endpoint in self.worker.peers.endpoints():
@@ -126,17 +126,17 @@ class SimulatedHost:
         """Do nothing: nothing is open."""
 
     def close(self, timeout: float) -> None:
-        """Be no longer there."""
+        """End: from now on, nothing of the worker runs."""
         self.is_alive = False
 
     # Crashing.
 
     def crash_at(self, point: CrashPoint, occurrence: int) -> None:
-        """Die when the point is reached for the n-th time from now."""
+        """Crash when the point is reached for the n-th time from now."""
         self._crashes[point] = self._reached[point] + occurrence
 
     def reach(self, point: CrashPoint) -> None:
-        """Die here, if that was asked for."""
+        """Crash here, if that was asked for."""
         self._reached[point] += 1
         if self._crashes.get(point) == self._reached[point]:
             self.simulation.crash(self.worker.name)

@@ -1,9 +1,8 @@
-"""What has arrived at one end of a simulated connection and was not read yet.
+"""The inbox of a simulated endpoint: what has arrived there and was not read yet.
 
-A request that the worker has no room for waits, as over sockets (`telegrad.rpc.driver.admission`):
-it is read, and what it asks for waits in the anteroom until there is room, or its turn has taken
-too long and it is refused. A creation without room stays where it is, and so does what comes after
-it, which may mention it.
+A request that the worker has no room for waits as over sockets (`telegrad.rpc.driver.admission`):
+it is read, and waits in the anteroom until there is room, or until that has taken too long and it
+is refused. A creation without room is not read, nor is what comes after it and may refer to it.
 """
 
 import collections
@@ -31,7 +30,7 @@ class Inbox:
         self._endpoint = endpoint
         self._frames: collections.deque[Frame] = collections.deque()
         self._waiting: collections.deque[_Waiting] = collections.deque()
-        # When the turn of the first that waits is over.
+        # When the first that waits has waited too long.
         self._until: float | None = None
 
     def arrive(self, frame: Frame) -> None:
@@ -41,7 +40,7 @@ class Inbox:
             self.read()
 
     def read(self) -> None:
-        """Read what may be read, and answer who waits for room."""
+        """Read what may be read, and answer those that wait for room."""
         host = self._endpoint.host
         self._answer()
         while self._frames and not self._endpoint.closed and host.is_alive:
@@ -50,7 +49,7 @@ class Inbox:
             host.simulation.handle(self._endpoint, self._frames.popleft())
 
     def _take(self, frame: Frame) -> bool:
-        """Say whether a frame may be read; a creation that waited too long is read as refused."""
+        """Say whether a frame may be read; turn a creation that waited too long into a refusal."""
         nbytes = len(frame.header) + sum(map(len, frame.buffers))
         if frame.kind not in (CALL, SERVICE) or nbytes < COUNTED_FROM:
             return True
@@ -72,7 +71,7 @@ class Inbox:
         return False
 
     def _is_late(self) -> bool:
-        """Say whether the first that waits has had its turn."""
+        """Say whether the first that waits has waited too long."""
         host = self._endpoint.host
         if self._until is None:
             self._until = host.now() + host.worker.options.lost_after / 2
@@ -85,16 +84,16 @@ class Inbox:
     # The anteroom.
 
     def when_room(self, waits: tuple[int, int], then: Callable[[bool], object]) -> None:
-        """Find room for a request that came."""
+        """Find room for a request that has arrived."""
         self._waiting.append(_Waiting(waits[0], then))
         self._answer()
 
     def announced(self, header: int, body: int, then: Callable[[bool], object]) -> None:
-        """Find room for a request that is to come: nobody announces one here."""
+        """Find room for an announced request; nobody announces any here."""
         then(True)
 
     def given_up(self, header: int, body: int) -> None:
-        """Note that one that was announced does not come."""
+        """Note that an announced request does not come."""
 
     def _answer(self) -> None:
         while self._waiting and not self._endpoint.closed and self._endpoint.host.is_alive:

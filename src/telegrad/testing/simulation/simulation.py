@@ -4,8 +4,8 @@
     with simulation:
         assert simulation.run("a", lambda: simulation.worker("a").rpc_sync("b", abs, (-1,))) == 1
 
-The law: nothing in here reads a clock or rolls dice but `_random`, and events of one time run in
-the order in which they were entered. Same seed, same trace.
+Invariant: nothing here reads a clock, only `_random` is random, and events of the same time run in
+the order in which they were entered. So the same seed gives the same trace.
 """
 
 import heapq
@@ -32,10 +32,10 @@ class Simulation:
     """Workers, a network and a clock of their own, all from one seed.
 
     Arguments:
-        names: The workers; their ids are in this order.
-        seed: Of everything that chance decides.
+        names: The workers, in the order of their ids.
+        seed: The seed of everything random.
         faults: How bad the network is.
-        options: Those of every worker, or of each by its name.
+        options: The options of every worker, or of each by its name.
         on_start: Called with each worker; ``attach_autograd`` of
             ``telegrad.distributed.worker_autograd`` gives it distributed autograd.
 
@@ -65,7 +65,7 @@ class Simulation:
         self._entered = 0
         self._running: Strand | None = None
         self._turns: dict[Strand, int] = {}
-        # Between whom nothing passes, and what would have since.
+        # The pairs that are cut off from each other, and what is held up between them.
         self._cuts: dict[frozenset[str], list[tuple[SimulatedHost, Callable[[], object]]]] = {}
         self._dead: list[SimulatedHost] = []
         self._lives = 0
@@ -104,7 +104,7 @@ class Simulation:
             error.add_note(f"in a simulation with seed={self.seed}")
 
     def worker(self, name: str) -> Worker:
-        """Return a worker as it lives now."""
+        """Return a worker, in its present life."""
         return self.hosts[name].worker
 
     # Running.
@@ -122,9 +122,9 @@ class Simulation:
     def run_all(
         self, programs: dict[str, Callable[[], Any]], *, limit: float = 1e4
     ) -> dict[str, Any]:
-        """Run one program on each of several workers, at once; a worker that died gives None."""
+        """Run programs on several workers at once; the result of a crashed worker is None."""
         results: dict[str, Any] = {}
-        # As they live now: one that died may have been started again by the end.
+        # The present lives: a worker that crashes may be restarted before the end.
         hosts = [self.hosts[name] for name in programs]
         strands = [
             self.start(host, self._storing(results, name, program))
@@ -171,16 +171,16 @@ class Simulation:
         try:
             action()
         except SimulatedCrash:
-            # It reached its crash point in the loop itself, not on a strand of its own.
+            # A worker reached its crash point in the loop itself, not on a strand.
             pass
         return True
 
     def at(
         self, when: float, host: SimulatedHost | None, what: str, action: Callable[[], object]
     ) -> None:
-        """Enter an event; one of a paused worker waits until it goes on."""
+        """Enter an event; if its worker is paused then, it waits."""
         self._entered += 1
-        # A worker that was paused may ask for a time that is over; time never goes back.
+        # A worker that was paused may ask for a time in the past; time never goes back.
         when = max(when, self.now)
         heapq.heappush(self._events, (when, self._entered, host, what, action))
 
@@ -223,7 +223,7 @@ class Simulation:
         return self._running
 
     def next_turn(self, strand: Strand) -> int:
-        """Return the number of the strand's next pause, so that a late wake-up finds another."""
+        """Return the number of the strand's next pause, by which a late wake-up is known."""
         turn = self._turns[strand] = self._turns.get(strand, 0) + 1
         return turn
 
@@ -232,7 +232,7 @@ class Simulation:
         self.at(self.now, host, "wake", lambda: self.resume(strand, turn))
 
     def resume(self, strand: Strand, turn: int) -> None:
-        """Let the strand go on if it still is in that pause."""
+        """Let the strand go on if it is still in that pause."""
         if strand.is_done or self._turns.get(strand) != turn:
             return
         self._turns[strand] = turn + 1
@@ -248,7 +248,7 @@ class Simulation:
     # The network.
 
     def post(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
-        """Put a frame on its way."""
+        """Send a frame."""
         breaks = self.faults.breaks
         if breaks and not endpoint.is_broken and self._random.random() < breaks:
             self._note(f"{endpoint} breaks at {frame.kind}.{frame.ident}")
@@ -264,7 +264,7 @@ class Simulation:
     def _pass_on(
         self, endpoint: SimulatedEndpoint, what: str, action: Callable[[], object]
     ) -> None:
-        """Let something reach the other end, after what was sent before it."""
+        """Have something reach the other end, after what was sent before it."""
         there = endpoint.other.host
         when = self.now + self._random.uniform(self.faults.shortest, self.faults.longest)
         endpoint.last_arrival = max(when, endpoint.last_arrival)
@@ -284,13 +284,13 @@ class Simulation:
             return
         if frame.kind not in _HEARTBEATS:
             self._note(f"{endpoint} {frame.kind}.{frame.ident} arrives")
-        # Memory of its own: handlers may write into what they got.
+        # A copy, since handlers may write into what they get.
         buffers = [memoryview(bytearray(buffer)) for buffer in frame.buffers]
         copy = Frame(frame.kind, frame.flags, frame.ident, frame.parent, frame.header, buffers)
         there.inbox.arrive(copy)
 
     def handle(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
-        """Let a worker handle a frame that it has read."""
+        """Have a worker handle a frame that it has read."""
         endpoint.signs += 1
         host = endpoint.host
         task = host.worker.receive(endpoint, frame)
@@ -316,12 +316,12 @@ class Simulation:
         self._pass_on(endpoint, "hang up", notice)
 
     def cut(self, one: str, other: str) -> None:
-        """Cut the network between two workers; nothing passes, nobody is told."""
+        """Cut the network between two workers: nothing passes, and nobody is told."""
         self._note(f"cut {one} {other}")
         self._cuts.setdefault(frozenset((one, other)), [])
 
     def heal(self, one: str, other: str) -> None:
-        """Join the network again: what was sent since comes now, as a kernel sends it again."""
+        """Heal a cut: what was sent since arrives now, as when a kernel sends it again."""
         self._note(f"heal {one} {other}")
         for host, action in self._cuts.pop(frozenset((one, other)), ()):
             self.at(self.now, host, "late", action)
@@ -338,17 +338,17 @@ class Simulation:
         self.hosts[name].paused_until = self.now + seconds
 
     def crash_at(self, name: str, point: CrashPoint, occurrence: int = 1) -> None:
-        """Let a worker die when it reaches a point.
+        """Have a worker crash when it reaches a point.
 
         Arguments:
             name: The worker.
             point: The point.
-            occurrence: Which time it gets there from now on: 1 is the next.
+            occurrence: How many times from now it has to get there: 1 is the next time.
         """
         self.hosts[name].crash_at(point, occurrence)
 
     def crash(self, name: str) -> None:
-        """Let a worker die now; the kernel closes its connections."""
+        """Have a worker crash now; the kernel closes its connections."""
         host = self.hosts[name]
         if not host.is_alive:
             return
@@ -362,14 +362,14 @@ class Simulation:
                 self.at(self.now, None, "kill", strand.kill)
 
     def restart(self, name: str) -> Worker:
-        """Start a dead worker again: the same name and id, another incarnation."""
+        """Restart a crashed worker, with the same name and id and another incarnation."""
         if self.hosts[name].is_alive:
             raise UsageError(f"{name} is alive: crash it first")
         self._note(f"restart {name}")
         return self._begin(name)
 
     def close(self) -> None:
-        """Unwind whatever still waits."""
+        """Unwind all strands that still wait."""
         for host in [*self.hosts.values(), *self._dead]:
             host.is_alive = False
             for strand in list(host.strands):

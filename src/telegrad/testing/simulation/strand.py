@@ -1,8 +1,8 @@
-"""Threads that pass one baton: blocking code runs deterministically.
+"""Strands: threads that pass one baton, so that blocking code runs deterministically.
 
 A strand is a task on a thread of its own, but only one strand, or the simulation's loop, runs at a
-time; the others sleep until they are handed the baton. Threads are used again, because making one
-costs more than most tasks.
+time; the others sleep until they get the baton. Threads are reused, because making one costs more
+than most tasks.
 """
 
 import _thread
@@ -52,7 +52,7 @@ class Strand:
         self._back.acquire()
 
     def resume(self) -> None:
-        """Hand the baton to the strand and take it back when it waits or has ended."""
+        """Pass the baton to the strand, and get it back when the strand waits or has ended."""
         if self.is_done:
             return
         if self._thread is None:
@@ -62,7 +62,7 @@ class Strand:
         self._back.acquire()
 
     def pause(self) -> None:
-        """Give the baton back, on the strand, and sleep until it comes again."""
+        """On the strand: give the baton back, and sleep until it comes again."""
         thread = self._thread
         assert thread is not None
         self._back.release()

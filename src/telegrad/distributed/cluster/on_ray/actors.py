@@ -1,8 +1,7 @@
-"""What runs inside of Ray's actors: the board where the workers meet, and the workers themselves.
+"""Ray's actors of a cluster: the board where the workers meet, and the workers themselves.
 
-Ray makes an actor anew with the arguments that it had: a worker that comes back enters the world
-again under its name, with another incarnation, whether the program that started it still runs or
-not.
+Ray restarts an actor with the arguments that it had. So a worker that comes back joins the world
+again under its name, with another incarnation, even if the program that started it has ended.
 """
 
 import dataclasses
@@ -22,13 +21,13 @@ from telegrad.rpc.security.keyed_credentials import KeyedCredentials
 from telegrad.rpc.security.keys import ClusterKey
 
 NAMESPACE: Final = "telegrad"
-"""Of Ray, where the actors of clusters are found by name."""
-_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
-_LONGEST_LEAVE: Final = 5.0
+"""The namespace of Ray where the actors of clusters are found by name."""
+_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's default is ten times as long.
+_LONGEST_LEAVE: Final = 5.0  # Seconds.
 
 
 def board_name(cluster: str) -> str:
-    """Return what the board of a cluster is called."""
+    """Return the name of the actor that is a cluster's board."""
     return f"telegrad:{cluster}"
 
 
@@ -41,9 +40,9 @@ class ClusterSpec(msgspec.Struct):
     is_secure: bool
     """Whether they speak TLS."""
     actor_options: dict[str, Any]
-    """Ray's, for each worker."""
+    """Ray's options for each worker's actor."""
     resources: dict[str, dict[str, Any]]
-    """By worker, in the order of ids from 1."""
+    """What each worker asks Ray for, by name, in the order of ids from 1."""
 
 
 class BoardActor:
@@ -58,24 +57,25 @@ class BoardActor:
         return self._spec
 
     def change(self, spec: ClusterSpec) -> None:
-        """Keep another spec: a worker was added or removed."""
+        """Replace the spec, after a worker was added or removed."""
         self._spec = spec
 
     def post(self, text: str) -> None:
-        """Add a text behind all others."""
+        """Append a text."""
         self._texts.append(text)
 
     def read(self, start: int) -> list[str]:
-        """Return the texts from a position on."""
+        """Return the texts from this position on."""
         return self._texts[start:]
 
 
 class RayBoard:
-    """A board as those see it who post there."""
+    """A worker's access to the board."""
 
     pace = 0.5
 
     def __init__(self, name: str, actor: Any) -> None:
+        self._ray = import_module("ray")
         self._name = name
         self._actor = actor
 
@@ -83,16 +83,14 @@ class RayBoard:
         return f"RayBoard({self._name!r})"
 
     def post(self, text: str) -> None:
-        ray = import_module("ray")
-        ray.get(self._actor.post.remote(text))
+        self._ray.get(self._actor.post.remote(text))
 
     def read(self, start: int) -> list[str]:
-        ray = import_module("ray")
-        found: list[str] = ray.get(self._actor.read.remote(start))
+        found: list[str] = self._ray.get(self._actor.read.remote(start))
         return found
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: there is nothing to free."""
 
 
 def member_of(spec: ClusterSpec, board: Any, name: str, rank: int | None, host: str) -> Membership:
@@ -111,10 +109,10 @@ class WorkerActor:
 
     def __init__(self, spec: ClusterSpec, name: str, rank: int) -> None:
         ray = import_module("ray")
-        # Requests must not wait for a busy thread of the user's as long as Python lets them.
+        # By default, Python lets requests wait too long for a busy thread of the user's.
         sys.setswitchinterval(_SWITCH_INTERVAL)
         host = ray.util.get_node_ip_address()
-        # By its name: Ray would keep a handle among the arguments in its store.
+        # By name: if its handle were an argument, Ray would keep that in its store.
         board = ray.get_actor(board_name(spec.name), NAMESPACE)
         self._membership = member_of(spec, board, name, rank, host)
         set_default_worker(self._membership.worker)

@@ -1,7 +1,7 @@
-"""What becomes of a worker that telegrad has lost: Ray sees it too, or has to be told.
+"""What happens to a worker that telegrad has lost: Ray notices it too, or has to be told.
 
-One that was stopped, or whose node is stuck, is alive for Ray. It is condemned: Ray ends it and
-starts another life of it.
+If it was stopped, or its node is stuck, it is alive for Ray. Then it is condemned: Ray has to end
+it and start another life of it.
 """
 
 import logging
@@ -18,10 +18,10 @@ _PAUSE: Final = 0.1
 
 
 def judge(ray: Any, placement: Placement, name: str, is_over: Callable[[], bool]) -> bool:
-    """Wait for Ray to see that a worker has died; condemn one that it calls alive.
+    """Wait for Ray to notice that a worker has died; condemn it if Ray calls it alive.
 
-    It ends when `is_over` says so: the worker is back, or the cluster has ended. Return whether Ray
-    has given the worker up.
+    The wait ends when `is_over` says that the worker is back or the cluster has ended. Return
+    whether Ray has given the worker up.
     """
     end = time.monotonic() + _DOUBT
     while time.monotonic() < end:
@@ -31,7 +31,7 @@ def judge(ray: Any, placement: Placement, name: str, is_over: Callable[[], bool]
         if state == "DEAD":
             return True
         if state != "ALIVE":
-            # It is being started again: that takes as long as it takes.
+            # It is being restarted, which may take any time.
             end = time.monotonic() + _DOUBT
         time.sleep(_PAUSE)
     _log.warning("worker %r is lost, but alive for Ray: it is started anew", name)

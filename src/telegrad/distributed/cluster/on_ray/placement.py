@@ -1,6 +1,6 @@
-"""The room that Ray keeps for the workers of a cluster, and the actors in it.
+"""Where Ray places the workers of a cluster: the resources that it reserves, and the actors.
 
-It knows nothing of what workers say to each other.
+Nothing here knows what workers say to each other.
 """
 
 import importlib
@@ -20,11 +20,11 @@ from telegrad.distributed.cluster.on_ray.resources import bundle, in_words, roun
 from telegrad.errors import CallTimeout, UnknownWorker, UsageError, WorkerLost
 
 _log = logging.getLogger("telegrad.cluster")
-_PROGRESS: Final = 5.0  # Seconds between two words on what is being waited for.
+_PROGRESS: Final = 5.0  # Seconds between two messages about what is being waited for.
 
 
 class Placement:
-    """Where the workers of one spec are; `timeout` is what Ray has for anything, in seconds."""
+    """Where the workers of one spec are; Ray has `timeout` seconds for each request."""
 
     def __init__(self, ray: Any, spec: ClusterSpec, timeout: float, *, is_detached: bool) -> None:
         self.board: Any = None
@@ -37,7 +37,7 @@ class Placement:
 
     @classmethod
     def found(cls, ray: Any, name: str, timeout: float) -> tuple["Placement", ClusterSpec]:
-        """Return that of a cluster which another program started, and its spec."""
+        """Return the placement of a cluster that another program started, and its spec."""
         try:
             board = ray.get_actor(board_name(name), NAMESPACE)
         except ValueError:
@@ -53,7 +53,7 @@ class Placement:
         return placement, spec
 
     def start(self, strategy: str) -> None:
-        """Have Ray find room for everyone, and start the board and the actors."""
+        """Have Ray reserve resources for everyone, and start the board and the actors."""
         ray, spec = self._ray, self._spec
         needs = [bundle(each) for each in spec.resources.values()]
         if needs:
@@ -61,7 +61,7 @@ class Placement:
             self._group = group
             self.wait(group.ready(), f"room for {in_words(spec.resources)}")
         strategies = importlib.import_module("ray.util.scheduling_strategies")
-        # On this program's own node: who comes back needs it, whichever other node has gone.
+        # On this program's own node: workers that come back need it, whatever other node is gone.
         here = strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
@@ -81,7 +81,7 @@ class Placement:
         """Start the actor of a worker."""
         spec = self._spec
         if self._lifetime is not None:
-            # Others find it by its name.
+            # Other programs find it by its name.
             own = _actor_name(spec.name, name)
             given.update(name=own, namespace=NAMESPACE, lifetime=self._lifetime)
         actor = self._ray.remote(WorkerActor).options(
@@ -107,7 +107,7 @@ class Placement:
         self.wait(self.actors[name].incarnation.remote(), f"the actor of {needs}")
 
     def wait(self, waited_for: Any, what: str) -> Any:
-        """Wait for something of Ray's, and say what it is if that takes long."""
+        """Wait for one of Ray's futures; log what is being waited for if that takes long."""
         end = time.monotonic() + self._timeout
         while True:
             left = end - time.monotonic()
@@ -128,7 +128,7 @@ class Placement:
             raise WorkerLost(f"Ray could not start {what}: {error}") from error
 
     def state_of(self, name: str) -> str:
-        """Return what Ray calls the state of a worker's actor: ALIVE, RESTARTING, DEAD and more."""
+        """Return Ray's word for the state of a worker's actor: ALIVE, RESTARTING, DEAD and more."""
         actor = self.actors.get(name)
         if actor is None:
             return "DEAD"
@@ -137,18 +137,18 @@ class Placement:
         return str(table.get("State", ""))
 
     def remove(self, name: str) -> None:
-        """End the actor of a worker, which has a moment to leave."""
+        """End the actor of a worker, after giving it a moment to leave."""
         actor = self.actors.pop(name)
         with suppress(self._ray.exceptions.RayError):
             self._ray.get(actor.leave.remote(), timeout=self._timeout)
         self._ray.kill(actor)
 
     def note_spec(self) -> None:
-        """Let a program that attaches later know who there is now."""
+        """Save the spec as it is now, for a program that attaches later."""
         self._ray.get(self.board.change.remote(self._spec))
 
     def end(self) -> None:
-        """End all actors and give the room back; may be called again."""
+        """End all actors and release their resources; may be called again."""
         actors, self.actors = self.actors, {}
         for actor in [*actors.values(), self.board]:
             if actor is not None:

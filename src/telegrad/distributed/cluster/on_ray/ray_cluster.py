@@ -1,8 +1,9 @@
 """A cluster on Ray: an actor for each worker, and the calling program as one more worker.
 
-Ray places, restarts and ships code; what workers send each other goes between them directly, not
-through Ray. They meet on a board that is an actor, too, so a worker that Ray has started again is
-back without anybody's help, and a new program can attach to a cluster that outlived the old one.
+Ray places and restarts workers and ships code; what workers send each other goes between them
+directly, not through Ray. They meet on a board that is an actor, too, so a worker that Ray has
+restarted joins again without anybody's help, and a new program can attach to a cluster that has
+outlived the old one.
 """
 
 import secrets
@@ -34,21 +35,21 @@ class RayCluster(Cluster):
     """Workers as actors of Ray, in a `with` statement.
 
     Arguments:
-        workers: the resources of each worker by its name (num_cpus, num_gpus, memory, resources),
+        workers: The resources of each worker by its name (num_cpus, num_gpus, memory, resources),
             or names alone, of one CPU each.
-        me: what the calling program is called.
-        options: those of every worker.
-        strategy: how Ray is to place them: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
-        runtime_env: Ray's, for every worker.
-        max_restarts: how often Ray starts a worker again that has died; -1 is always.
-        start_timeout: the seconds that Ray has to place and start the workers.
-        tls: whether workers of different machines speak TLS, by the cluster's key; None finds out
+        me: The name of the calling program.
+        options: The options of every worker.
+        strategy: How Ray is to place them: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
+        runtime_env: Ray's runtime environment for every worker.
+        max_restarts: How often Ray restarts a worker that has died; -1 is always.
+        start_timeout: The seconds that Ray has to place and start the workers.
+        tls: Whether workers of different machines speak TLS, by the cluster's key; None finds out
             whether Ray has several machines.
-        name: what a cluster is called that is to outlive this program; a program attaches to it
+        name: The name of a cluster that is to outlive this program; another program attaches to it
             with `RayCluster.attach(name)`, and `end` ends it.
 
-    Ray must be initialised, or is by `ray.init()`. The cluster's key travels by Ray's own
-    connections: who can read those can join.
+    If Ray is not initialised, `ray.init()` is called. The cluster's key travels over Ray's own
+    connections: whoever can read those can join.
 
     Examples:
         >>> from telegrad.distributed import RayCluster
@@ -155,15 +156,15 @@ class RayCluster(Cluster):
         if not ray.is_initialized():
             ray.init()
         if self._tls is None:
-            # Wherever they begin, Ray may start them anew on another machine.
+            # Wherever they start, Ray may restart them on another machine.
             spec.is_secure = len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
         if spec.is_secure:
-            # Raises before Ray is asked for anything.
+            # Raises, if it has to, before Ray is asked for anything.
             KeyedCredentials(self._me, ClusterKey(spec.key)).check(self._me)
         self._placement.start(self._strategy)
 
     def _take_part(self) -> None:
-        """Become a worker of the cluster, and wait for the others."""
+        """Join the cluster as a worker, and wait for the others."""
         host = self._ray.util.get_node_ip_address()
         membership = member_of(self._spec, self._placement.board, self._me, None, host)
         self._membership = membership
@@ -175,7 +176,7 @@ class RayCluster(Cluster):
         self._before = set_default_worker(membership.worker)
 
     def _await_up(self, name: str) -> WorkerInfo:
-        """Wait until a worker's actor is up, and has been called once: its loss is seen then."""
+        """Wait until a worker's actor is up, and call it once, so that its loss will be noticed."""
         self._placement.await_actor(name)
         info = self.worker.find(name).info
         self.worker.rpc_sync(name, abs, (0,), timeout=self._timeout)
@@ -221,11 +222,9 @@ class RayCluster(Cluster):
 
     def _on_roster(self, change: RosterChange) -> None:
         if isinstance(change, Left):
-            known = self._up.get(change.name)
-            if known is not None and known.incarnation == change.incarnation:
-                # Of one that died the next life says that it is gone.
-                kind: Any = "lost" if change.name in self._spec.resources else "left"
-                self._tell(ClusterChange(kind, known))
+            # The next life of a worker that died says that it is gone.
+            has_died = change.name in self._spec.resources
+            self._tell_gone("lost" if has_died else "left", change.name, change.incarnation)
             return
         name = change.card.name
         if name in self._spec.resources and self._up.get(name) != change.card.info:
@@ -234,7 +233,7 @@ class RayCluster(Cluster):
             ).start()
 
     def _welcome(self, info: WorkerInfo) -> None:
-        """Call a worker that has come, or is back, so that its loss is seen; then tell."""
+        """Call a worker that came, so that its loss will be noticed; then report that it came."""
         with suppress(PeerError, UsageError):
             self.worker.rpc_sync(info.name, abs, (0,), timeout=self._timeout)
             self._tell_came(info)
@@ -259,13 +258,13 @@ class RayCluster(Cluster):
     # The end.
 
     def stop(self) -> None:
-        """Leave the cluster, and end it unless it was given a name; may be called again."""
+        """Leave the cluster, and end it unless it has a name; may be called again."""
         self._leave()
         if not self._is_detached:
             self._placement.end()
 
     def end(self) -> None:
-        """End all workers, those of a cluster with a name too; may be called again."""
+        """End all workers, even of a cluster with a name; may be called again."""
         self._leave()
         self._placement.end()
 

@@ -1,4 +1,4 @@
-"""Ray itself, which is imported when a RayCluster is made: it is an extra, of one version."""
+"""Importing Ray, when a RayCluster is made: it is an extra, and only one version will do."""
 
 import importlib
 from typing import Any, Final
@@ -9,7 +9,7 @@ _VERSION: Final = "2.60"
 
 
 def load_ray() -> Any:
-    """Import Ray, or say how to get it."""
+    """Import Ray; raise with how to install it if that fails."""
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:

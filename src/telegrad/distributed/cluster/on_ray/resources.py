@@ -1,4 +1,4 @@
-"""What workers ask Ray for: checked, as Ray wants it, and in words."""
+"""The resources that workers ask Ray for: checked, in Ray's form, and in words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -42,7 +42,7 @@ def checked_resources(name: str, given: Any) -> dict[str, Any]:
 
 
 def bundle(given: Mapping[str, Any]) -> dict[str, float]:
-    """Return what Ray is to keep free for a worker."""
+    """Return what Ray has to reserve for a worker."""
     wanted = {
         "CPU": given.get("num_cpus", 0),
         "GPU": given.get("num_gpus", 0),
@@ -54,12 +54,12 @@ def bundle(given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def in_words(resources: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return who asks for what."""
+    """Return, in words, who asks for what."""
     return ", ".join(f"{name!r} ({bundle(needs)})" for name, needs in resources.items())
 
 
 def rounded(resources: Mapping[str, float]) -> dict[str, float]:
-    """Return what Ray has, without its own names for nodes and groups."""
+    """Return Ray's resources, without those that stand for nodes and groups."""
     wanted = {k: v for k, v in resources.items() if not k.startswith(("node:", "bundle_group"))}
     return {
         kind: round(amount, 2) for kind, amount in sorted(wanted.items()) if "_group_" not in kind
