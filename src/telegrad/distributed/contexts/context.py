@@ -99,6 +99,12 @@ class Context(msgspec.Struct, eq=False):
         """Note that messages of this context go to or come from a worker."""
         self.known.setdefault(worker.name, worker)
 
+    def known_but(self, *names: str | None) -> list[str]:
+        """Return the names of the workers that this one knows in the context, without some."""
+        # A copy in one step: handlers of this context may still meet others.
+        known = list(self.known)
+        return [name for name in known if name not in names]
+
     def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
         """Make the gradients of a pass that commits visible: all of them or, on error, none."""
         with self.lock:

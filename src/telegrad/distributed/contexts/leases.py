@@ -78,7 +78,7 @@ class Leases:
         if context.late is not None:
             # Another thread may be telling of it, and be late: those who have heard know better.
             _, committed, *_ = context.late.take()
-        others = self._others(context, heard_from, *notified)
+        others = context.known_but(worker.name, heard_from, *notified)
         if context.home_id == worker.id:
             notified = [worker.name, *[name for name in others if reachable(worker, name)]]
         elif not notified:
@@ -86,12 +86,6 @@ class Leases:
             forward(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
             forward(worker, name, RELEASE, [context_id, notified, committed], rides=True)
-
-    def _others(self, context: Context, *heard: str | None) -> list[str]:
-        """Return the workers that this one knows in a context, but for those who have heard."""
-        # A copy in one step: handlers of this context may still meet others.
-        known = list(context.known)
-        return [name for name in known if name != self._worker.name and name not in heard]
 
     def _on_release(self, request: ServiceRequest) -> None:
         release = _as_release(request.header)
@@ -137,7 +131,7 @@ class Leases:
             context_id, f"worker {self._worker.name!r} lost its home ({why})"
         )
         if context is not None:
-            for name in self._others(context):
+            for name in context.known_but(self._worker.name):
                 forward(self._worker, name, HOME_LOST, context_id)
 
     def _on_home_lost(self, request: ServiceRequest) -> None:

@@ -88,29 +88,28 @@ class PassCommit:
         self, context: Context, pass_id: int, names: Iterable[str], committed: bool
     ) -> None:
         # Listed only now: a worker that makes itself known from here on is answered.
-        met = list(names)
-        if (own := self._worker.name) in met:
-            met.remove(own)
+        met = dict.fromkeys(names)
+        met.pop(self._worker.name, None)
         notice = [context.id, pass_id, committed, []]
         if self._is_home(context):
-            if committed and met and context.known.keys() >= {*met}:
+            if committed and met and context.known.keys() >= met.keys():
                 # The gradients are asked for after it. Who is lost by then drops the context.
-                late = LateNotice(self._worker, met, OUTCOME, notice)
+                late = LateNotice(self._worker, [*met], OUTCOME, notice)
                 with context.lock:
                     before, context.late = context.late, late
                 if before is not None:
                     before.flush()
                 self._worker.outgoing.ride(late)
             else:
-                self._notify_each(met, notice)
+                self._notify_each([*met], notice)
             return
-        met = [name for name in met if not context.is_home(name)]
+        others = [name for name in met if not context.is_home(name)]
         is_heard = False
         try:
             is_heard = committed and self._home_has_heard(context, notice)
         finally:
             # Also after Ctrl-C: this worker has kept its gradients.
-            self._notify_each(met if is_heard else [context.home_id, *met], notice)
+            self._notify_each(others if is_heard else [context.home_id, *others], notice)
 
     def _home_has_heard(self, context: Context, notice: list[Any]) -> bool:
         """Notify the home of the outcome and wait; return whether its answer came."""
@@ -204,10 +203,8 @@ class PassCommit:
         self, context: Context, pass_id: int, committed: bool, heard_from: str | None = None
     ) -> None:
         notice = [context.id, pass_id, committed, []]
-        heard = (self._worker.name, heard_from)
-        for name in list(context.known):
-            if name not in heard:
-                forward(self._worker, name, OUTCOME, notice)
+        for name in context.known_but(self._worker.name, heard_from):
+            forward(self._worker, name, OUTCOME, notice)
         if committed and not self._is_home(context):
             # Nobody that is known here may know the home. Of an abort it has heard, or will: it
             # aborts by itself once the root is lost.

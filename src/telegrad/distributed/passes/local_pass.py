@@ -295,17 +295,17 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
         name = self.targets.get(node) if self.targets else None
-        if self._foreign_leaves and node in self._foreign_leaves:
-            node = self._foreign_leaves[node]
-            if type(node) is list:
-                self._stage_all(node, gradient)
-                return
-        elif not isinstance(gradient, Tensor):
+        leaf = self._foreign_leaves.get(node) if self._foreign_leaves else None
+        if leaf is None and not isinstance(gradient, Tensor):
             gradient = wrap(own(gradient, is_alone))
         if name is not None:
             self.captured[name] = gradient
+        elif leaf is None:
+            self.staged[node] = gradient
+        elif type(leaf) is list:
+            self._stage_all(leaf, gradient)
         else:
-            self.stage(node, gradient)
+            self._stage_all([leaf], [gradient])
 
     def _stage_all(self, leaves: list[Any], gradients: Sequence[Any]) -> None:
         owner = frameworks.framework_of(leaves[0])
@@ -356,12 +356,13 @@ class LocalPass(msgspec.Struct, eq=False):
     def commit(self) -> None:
         """Make the staged gradients visible, unless the context was released with the commit."""
         # Every request has been answered, so no thread runs this pass any more.
-        if self.staged:
-            self.context.add_gradients(self.staged)
+        if not self.context.released:
+            if self.staged:
+                self.context.add_gradients(self.staged)
+            if not self.plan.keep_graph:
+                self._forget_spent()
         if self._loans and (given := self._given_back()) and not self.context.released:
             self.context.gradients.update(given)
-        if not self.plan.keep_graph:
-            self._forget_spent()
         self._task.end()
         self._end()
 
