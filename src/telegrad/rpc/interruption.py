@@ -18,11 +18,14 @@ The law, for all files beside this one and those above:
    just before is given back by the thread that took it, which sees that the link has ended.
 4. An interrupt that raises can't be put off: the handler may be the user's own, and telegrad
    installs none. So it comes wherever Python looks for signals: as a function begins, a loop turns
-   or a call has returned. If it tore a frame, the connection ends, which is told to all who wait
-   for something there. A frame that was read is put back for the next reader, and so is the right
-   to read. No call is left open without being settled. That is why BaseException is caught
-   where a lock, a right, a descriptor or an open call would be left behind, and why what has to
-   happen together stands in one line, or in lines that call nothing.
+   or a call has returned. What a socket took is counted in the step that sends it
+   (`Connection.went`), so a frame that was begun is finished, by another thread if need be, and
+   the interrupt raised when that is in order (`put_off`). Where nobody knows what went, the
+   connection ends, which is told to all who wait for something there. A frame that was read is
+   put back for the next reader, and so is the right to read. No call is left open without being
+   settled. That is why BaseException is caught where a lock, a right, a descriptor or an open call
+   would be left behind, and why what has to happen together stands in one line, or in lines that
+   call nothing.
 
 `tests/rpc/test_finalizers.py` and `tests/rpc/calls/test_interrupted_anywhere.py` try it.
 """
@@ -39,6 +42,17 @@ Two marks, since a thread that dials sends a greeting, and one that reads may cl
 tell others. Each with what for: a link, or an attempt. Empty, most often: so `if busy` is all that
 a call pays. Set and deleted in lines that call nothing.
 """
+
+
+put_off: Final[dict[int, BaseException]] = {}
+"""Interrupts, by the threads they came to, that are raised when what was sent is in order."""
+
+
+def raise_put_off() -> None:
+    """Raise the interrupt that came to this thread while it sent, if one did."""
+    interrupt = put_off.pop(_thread.get_ident(), None)
+    if interrupt is not None:
+        raise interrupt
 
 
 def is_busy() -> bool:

@@ -8,6 +8,7 @@ import contextlib
 import dis
 import functools
 import itertools
+import linecache
 import pathlib
 import sys
 import threading
@@ -52,7 +53,7 @@ class Interrupt:
 
     def __init__(self, number):
         self.left = number
-        self.where = None
+        self.where = self.line = None
 
     def __enter__(self):
         self.before = sys.gettrace()
@@ -73,6 +74,7 @@ class Interrupt:
         if event == "opcode" and self.where is None and frame.f_lasti in places(frame.f_code):
             self.left -= 1
             if not self.left:
+                self.line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
                 self.where = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
                 raise KeyboardInterrupt
         return self.go_on
@@ -104,9 +106,12 @@ def follow(worker):
         leader.join()
 
 
-@pytest.mark.skipif(
+traced = pytest.mark.skipif(
     sys.version_info >= (3, 13), reason="this Python does not show a tracer every instruction"
 )
+
+
+@traced
 @pytest.mark.parametrize("work", [call, fetch_much, follow])
 def test_a_call_may_be_interrupted_anywhere(work):
     with neighbours("a", "b", options=Options(lost_after=300.0, segments=False)) as (a, _):
@@ -126,4 +131,36 @@ def test_a_call_may_be_interrupted_anywhere(work):
             assert eventually(lambda: not Spinning._is_taken), interrupt.where
             assert not is_busy(), interrupt.where
         work(a)
+        assert number > 50
+
+
+@traced
+@pytest.mark.parametrize("work", [call, follow])
+def test_a_small_call_may_be_interrupted_and_the_connection_stays(work):
+    """With it would go all references to the other worker's values, a whole model's say.
+
+    It ends only where nobody knows who has just got a lock, or the right to read.
+    """
+    claims = {
+        "is_ours = self._write.acquire(False)",
+        "if self._reads or self._reads.setdefault(None, me) != me:",
+    }
+    with neighbours("a", "b", options=Options(lost_after=300.0, segments=False)) as (a, _):
+        call(a)
+        for number in itertools.count(1):
+            link = a.peers.get("b").outgoing
+            is_interrupted, interrupt = False, Interrupt(number)
+            try:
+                with interrupt:
+                    work(a)
+            except KeyboardInterrupt:
+                is_interrupted = True
+            if interrupt.where is None:
+                break
+            assert is_interrupted, interrupt.where
+            with contextlib.suppress(WorkerLost):
+                call(a)
+            call(a)
+            stays = a.peers.get("b").outgoing is link
+            assert stays or interrupt.line in claims, interrupt.where
         assert number > 50

@@ -94,6 +94,25 @@ def test_a_call_that_was_interrupted_while_it_was_sent_does_not_spoil_the_next()
             ]
 
 
+@pytest.mark.processes
+def test_a_frame_whose_sending_was_interrupted_goes_on_and_what_lives_there_stays():
+    """A notebook's user who stops a cell keeps the model that lies on the other worker."""
+    options = Options(lost_after=300.0, segments=False)
+    with LocalCluster(["victim"], options=options) as cluster:
+        kept = rpc.remote("victim", dict)
+        kept.rpc_sync().update(step=1)
+        link = rpc.current_worker().peers.get("victim").outgoing
+        process = cluster.process("victim").pid
+        os.kill(process, signal.SIGSTOP)
+        try:
+            with interrupted_when(lambda: is_being_written(link)):
+                rpc.rpc_sync("victim", len, (np.ones(125_000),))
+        finally:
+            os.kill(process, signal.SIGCONT)
+        assert kept.to_here() == {"step": 1}
+        assert rpc.current_worker().peers.get("victim").outgoing is link
+
+
 @pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
 def test_descriptors_of_a_frame_that_was_interrupted_are_not_taken_for_those_of_the_next(
     monkeypatch,

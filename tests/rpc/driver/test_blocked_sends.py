@@ -19,8 +19,8 @@ from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import CallTimeout, ProtocolViolation
 from telegrad.rpc.interruption import is_busy
 from telegrad.rpc.options import Options
-from telegrad.rpc.transport import PrivateDirectory
-from telegrad.rpc.transport.connection import Unsent
+from telegrad.rpc.transport import PrivateDirectory, connection
+from telegrad.rpc.transport.connection import NOT_BEGUN, Unsent
 from telegrad.rpc.wire.frames import NOTICE, PING, PREFIX, Frame
 
 LARGE = 32 << 20
@@ -64,6 +64,29 @@ def test_what_a_send_leaves_at_its_deadline_can_be_sent_later(pair):
     received += receive_exactly(there, LARGE - len(received))
     sender.join(20)
     assert received == content
+
+
+def test_what_an_interrupted_send_has_left_is_known(unix, monkeypatch):
+    here, there = unix
+    content = os.urandom(LARGE)
+    whole = [content[:1000], content[1000:]]
+    here.under_way = NOT_BEGUN
+    assert here.unsent(whole) == content
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "is_ready", press)
+        with pytest.raises(KeyboardInterrupt):
+            here.send(whole)
+    rest = here.unsent(whole)
+    assert 0 < len(rest) < LARGE
+    sender = threading.Thread(target=here.send, args=([rest],))
+    sender.start()
+    assert receive_exactly(there, LARGE) == content
+    sender.join(20)
+    assert here.unsent(whole) == b""
+
+
+def press(*_, **__):
+    raise KeyboardInterrupt
 
 
 def test_a_send_for_which_there_was_no_room_at_all_was_not_begun(unix):

@@ -23,7 +23,7 @@ from telegrad.rpc.calls.room import Waiting, run_and_release
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.forked_process import end_copy
-from telegrad.rpc.interruption import busy, is_busy
+from telegrad.rpc.interruption import busy, is_busy, put_off, raise_put_off
 from telegrad.rpc.losses import Farewell
 from telegrad.rpc.security.audit import audit
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
@@ -165,6 +165,7 @@ class Incoming:
             # Too large, most likely: the caller can be told.
             self._worker.references.take_back(frame)
             raise
+        raise_put_off()
 
     def _service(
         self, endpoint: Endpoint, frame: Frame, number: int | None
@@ -263,6 +264,8 @@ class Incoming:
             self.answer_failure(endpoint, number, error)
         finally:
             request.can_nest = False
+        if put_off:
+            raise_put_off()
 
     def _run_function(
         self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]

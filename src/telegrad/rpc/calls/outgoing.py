@@ -23,7 +23,7 @@ from telegrad.rpc.calls.future import Quick
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.calls.service import Arrays, open_message, seal_message
 from telegrad.rpc.endpoint import MAY_WAIT, RETRY_AFTER, UNASKED, Endpoint
-from telegrad.rpc.interruption import busy, check_not_busy, is_busy
+from telegrad.rpc.interruption import busy, check_not_busy, is_busy, put_off, raise_put_off
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.wire.codec import refuse_by_place
@@ -145,6 +145,8 @@ class Outgoing:
             # the error, whose traceback leads back to it.
             self._tell_failed(call, error)
             raise
+        if put_off and not creates:
+            raise_put_off()
         return call
 
     def create(
@@ -176,6 +178,7 @@ class Outgoing:
             call.add_done_callback(Quick(lambda done: references.asked(number, done._error)))
             if said is None:
                 handle._made_by = function
+        raise_put_off()
         return handle
 
     def _begin(self, call: Call, frame: Frame) -> None:
@@ -338,17 +341,14 @@ class Outgoing:
         now = host.now()
         try:
             # Where one waits already, the next is not to wait for the same peer again.
-            frame = Frame(NOTICE, 0, 0, 0, data)
-            if not outbox and endpoint.send(frame, now + _LONGEST_NOTICE):
-                return
+            if outbox or not endpoint.send(Frame(NOTICE, 0, 0, 0, data), now + _LONGEST_NOTICE):
+                # Sent when there is room. In this order: a timer that is early finds it again.
+                outbox.append(data)
+                endpoint.retry_at = min(endpoint.retry_at, now + RETRY_AFTER)
+                host.rouse(endpoint.retry_at)
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
-            return
-        # It is sent when there is room, unless the peer is lost before. In this order: a timer that
-        # finds it there too early finds it again.
-        outbox.append(data)
-        endpoint.retry_at = min(endpoint.retry_at, now + RETRY_AFTER)
-        host.rouse(endpoint.retry_at)
+        raise_put_off()
 
     def answered(self, endpoint: Endpoint, frame: Frame) -> None:
         """Settle the call that the frame answers; a late answer is dropped."""

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from telegrad.errors import ProtocolViolation
-from telegrad.rpc.interruption import busy, is_busy
+from telegrad.rpc.interruption import busy, is_busy, raise_put_off
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import arrays
 from telegrad.rpc.wire.arrays import Descriptor
@@ -111,6 +111,7 @@ class ServiceRequest(msgspec.Struct, eq=False):
             # Too large, most likely: the sender still waits, and can be told of this.
             self.number = number
             raise
+        raise_put_off()
 
     def fail(self, error: BaseException) -> None:
         """Answer with an exception, which is raised at the sender."""

@@ -53,6 +53,7 @@ _PREFIX_BYTES: Final = PREFIX.size
 _unpack: Final = PREFIX.unpack_from
 _MOST_AT_ONCE: Final = 1 << 20  # Bytes of a large frame that are received while others wait.
 _BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory of its own.
+_OF_LARGE: Final[list[int]] = []  # How many bytes came of what `mend` can't keep.
 
 Fields = tuple[int, int, int, int, int, int, int]
 
@@ -102,6 +103,8 @@ class FrameReader:
         # Whether bytes were taken from the stream that are neither kept here nor in the hands of
         # the caller, who sets this to False when it has the frame: an interrupt would lose them.
         self.is_torn = False
+        # How many came, until that is noted elsewhere; see `mend`.
+        self._came: list[int] = []
         # Whether a request waits for room: the leader lets another thread wait.
         self.awaits_room = False
         # Of a request that goes to the anteroom, how much it waits for, and takes there.
@@ -151,7 +154,7 @@ class FrameReader:
         ):
             return Frame(kind, flags, ident, parent, room[_PREFIX_BYTES:came])
         self._is_empty = False
-        self._start, self._end = 0, came
+        self._start, self._end, self._came = 0, came, []
         return self._read_next(deadline)
 
     def _read_next(self, deadline: float | None) -> Frame | None:
@@ -167,11 +170,12 @@ class FrameReader:
                 return self._read_with_body(_unpack(self._room, self._start), deadline)
             if not self._fill(wanted, deadline):
                 return None
-        # First: after Ctrl-C before this, the next read finds the frame still here.
-        self.is_torn = True
         self._is_empty = len(self._frames) == 1 and self._start == self._end
         self.may_have_more = not self._is_empty or self._pending is not None
-        return self._frames.popleft()
+        # In lines that call nothing: after Ctrl-C before them the next read finds the frame here.
+        frame = self._frames[0]
+        del self._frames[0]
+        return frame
 
     def _take_small(self) -> int:
         """Take what is small and whole out of the room; return how many bytes what follows needs.
@@ -203,6 +207,7 @@ class FrameReader:
         check_prefix(fields, self._limits)
         total = _PREFIX_BYTES + header + body
         if total >= COUNTED_FROM:
+            self.is_torn, self._came = True, _OF_LARGE
             if self._admission is not None and kind in (CALL, SERVICE):
                 return self._begin_counted(self._admission, fields, deadline)
             if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
@@ -216,10 +221,22 @@ class FrameReader:
         if body:
             buffers = split_body(memoryview(self._room[end - body : end]), count, flags)
         frame = Frame(kind, flags, ident, parent, head, buffers)
-        # Last of all: after Ctrl-C before this, the next read finds the frame still here.
-        self.is_torn = True
-        self._start = end
+        # Last of all: until here the next read finds the frame after Ctrl-C.
+        self.is_torn, self._came, self._start = True, _OF_LARGE, end
         return self._fetch(frame, deadline) if flags & PLACED else frame
+
+    def mend(self) -> bool:
+        """Keep what came just as an interrupt did; False if it can't be, as of a large frame."""
+        if not self.is_torn:
+            return True
+        if self._came is _OF_LARGE or self._go_on is not None or self._pending is not None:
+            return False
+        if self._came:
+            start, end = (0, 0) if self._is_empty else (self._start, self._end)
+            self._start, self._end, self._came = start, end + self._came[0], []
+            self._is_empty, self.may_have_more = False, True
+        self.is_torn = False
+        return True
 
     def put_back(self, frame: Frame) -> None:
         """Let the next read return a frame that was read, and whose receiving was interrupted."""
@@ -267,7 +284,7 @@ class FrameReader:
             if not count:
                 return None
             came += count
-        self._go_on = None
+        self._go_on, self._came = None, _OF_LARGE
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
         split = split_body(body, buffers, flags) if buffers else []
@@ -304,6 +321,7 @@ class FrameReader:
         verdict = admission.decide(admission.weigh(fields[3], fields[4]), deadline)
         self.awaits_room = verdict is None
         if verdict is None:
+            self.is_torn = False
             return None
         if verdict:
             return self._begin_large(fields, deadline)
@@ -339,7 +357,7 @@ class FrameReader:
                 break
             if not self._fill(1, deadline):
                 return None
-        self._go_on = None
+        self._go_on, self._came = None, _OF_LARGE
         if flags & PLACED:
             self._map(split_table(table, count))
         return Frame(REFUSED, flags & ~PLACED, ident, parent, refused, (), self._take())
@@ -373,7 +391,7 @@ class FrameReader:
         self.awaits_room = verdict is None
         if verdict is None:
             return None
-        self._go_on = None
+        self._go_on, self._came = None, _OF_LARGE
         frame.cost = self._take()
         if verdict:
             return frame
@@ -387,7 +405,7 @@ class FrameReader:
             self._room[:size] = self._room[self._start : self._end]
             self._start, self._end = 0, size
         count = self._receive(self._view[self._end :], deadline)
-        self._end += count
+        self._end, self._came = self._end + count, []
         return count
 
     def _receive(self, view: memoryview, deadline: float | None) -> int:
@@ -399,18 +417,20 @@ class FrameReader:
                 self.is_torn = False
                 if not self._await_bytes(deadline):
                     return 0
-            self.is_torn = True
+            self._came, self.is_torn = [], True
             try:
-                count = self._connection.recv_into_nowait(view)
+                # In one step with the system call: an interrupt would lose the number.
+                self._came.extend(map(self._connection.recv_into_nowait, (view,)))
             except BlockingIOError:
                 if deadline == NOW:
                     return 0
                 # TLS: not yet a whole record.
                 continue
-            if not count:
-                raise EOFError("the connection was closed")
+            count = self._came[0]
             self.received += count
-            return count
+            if count:
+                return count
+            raise EOFError("the connection was closed")
 
     def _await_bytes(self, deadline: float | None) -> bool:
         """Wait until there is something to read; say whether that was before the deadline."""

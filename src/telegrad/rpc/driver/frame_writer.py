@@ -17,7 +17,7 @@ import collections
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,10 +25,10 @@ from telegrad.errors import UsageError
 from telegrad.rpc.driver.processes import has_ended
 from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.endpoint import MAY_WAIT, UNASKED, Endpoint
-from telegrad.rpc.interruption import busy
+from telegrad.rpc.interruption import busy, put_off
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.budget import ANNOUNCED_FROM, UNASKED_BYTES
-from telegrad.rpc.transport.connection import Connection, Unsent
+from telegrad.rpc.transport.connection import NOT_BEGUN, Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.transport.segments import SMALLEST_SEGMENT, TURNS_UP_TO, Segment
 from telegrad.rpc.wire.frames import (
@@ -53,7 +53,7 @@ _LONGEST_TURN: Final = 1.0
 # Frames that are kept at most; a sender of more waits until some have gone.
 _MOST_KEPT: Final = 1000
 _NOW: Final = -math.inf
-_NONE: Final[Sequence[Any]] = ()
+_NONE: Final[Any] = ()
 KEPT_FOR: Final = 0.0002
 """Seconds for which an answer is kept until the next one is there."""
 
@@ -113,6 +113,7 @@ class FrameWriter(Endpoint):
                     return False
                 is_ours = True
             busy[me] = self
+            self.connection.under_way = NOT_BEGUN
             try:
                 if parts or self._kept or self.closed:
                     unsent = self._send_behind_kept(data, parts, placed, deadline)
@@ -120,8 +121,17 @@ class FrameWriter(Endpoint):
                     unsent = self.connection.send_small(data, _NOW)
                     if unsent is not None:
                         unsent = self._send_on(unsent, deadline)
-                if unsent is not None and self._put_off(unsent):
-                    return True
+                if unsent is not None and (finish := self._finisher(unsent)) is not None:
+                    # If this is interrupted nobody knows who has the lock.
+                    is_ours = None
+                    try:
+                        if self._host.start(finish):
+                            return True
+                    except RuntimeError:
+                        # The system has no thread to give.
+                        is_ours, self.connection.under_way = True, None
+                        raise
+                    is_ours = True
             finally:
                 del busy[me]
         except (OSError, EOFError):
@@ -129,25 +139,60 @@ class FrameWriter(Endpoint):
                 self._write.release()
                 self._left()
             raise
-        except BaseException:
+        except BaseException as interrupt:
             if is_ours is False:
                 # The interrupt came while another thread had the lock: nothing of ours went.
                 raise
-            # Ctrl-C, most likely, or no memory for the rest. Nobody knows how much went: whatever
-            # followed would be taken for the rest, or a descriptor for that of another segment. So
-            # the path ends. (If it came while the lock was being taken, nobody knows who has that:
-            # it is not released.)
-            self.closed = True
-            if is_ours:
-                self._write.release()
-            self._host.worker.endpoint_lost(self, ConnectionAbortedError("a send was interrupted"))
-            raise
+            self._interrupted(interrupt, is_ours, parts or (data,), placed)
+            return True
         self._write.release()
         if unsent is not None:
             self._left()
             return False
         if self._kept:
             self.flush()
+        return True
+
+    def _interrupted(
+        self,
+        interrupt: BaseException,
+        is_ours: bool | None,
+        whole: Sequence[Buffer],
+        placed: list[Segment],
+    ) -> None:
+        """See that a frame goes on whose sending was interrupted, and put off the interrupt.
+
+        If nobody knows how much went, whatever followed would be taken for the rest, or a
+        descriptor for that of another segment. So the path ends then, and the interrupt is raised.
+        (If it came while the lock was being taken, nobody knows who has that either: it is not
+        released.)
+        """
+        goes_on = None
+        try:
+            goes_on = bool(is_ours) and self._go_on(whole, placed)
+        except MemoryError:
+            goes_on = False
+        finally:
+            if not goes_on:
+                self.closed = True
+                if is_ours and goes_on is False:
+                    self._write.release()
+                lost = ConnectionAbortedError("a send was interrupted")
+                self._host.worker.endpoint_lost(self, lost)
+        if not goes_on:
+            raise interrupt
+        put_off[_thread.get_ident()] = interrupt
+
+    def _go_on(self, whole: Sequence[Buffer], placed: list[Segment]) -> bool:
+        """Have what is left of an interrupted frame sent; False if nobody knows or can do it."""
+        rest = self.connection.unsent(whole)
+        if rest is None or any(segment.is_new for segment in placed):
+            return False
+        self.sharing.handed_over(placed)
+        if rest:
+            return self._host.start(partial(self._finish, rest))
+        self._write.release()
+        self._left()
         return True
 
     def announced(self, frame: Frame) -> tuple[int, int] | None:
@@ -166,14 +211,17 @@ class FrameWriter(Endpoint):
         return sizes
 
     def _send_behind_kept(
-        self, data: bytes, parts: Sequence[Buffer], placed: Sequence[Segment], deadline: float
+        self, data: bytes, parts: Sequence[Buffer], placed: list[Segment], deadline: float
     ) -> Unsent | None:
         """Send a frame, in one piece or in parts, behind those that were kept."""
         if self.closed:
             raise ConnectionError(f"the connection to {self.peer.name} is closed")
         if placed:
             return self.sharing.send(parts, placed, deadline)
-        ahead = self._take_kept()
+        ahead = b""
+        if self._kept:
+            self.connection.under_way = None
+            ahead = self._take_kept()
         if data:
             unsent = self.connection.send_small(ahead + data, _NOW)
         else:
@@ -181,6 +229,7 @@ class FrameWriter(Endpoint):
         if unsent is not None:
             unsent = self._send_on(unsent, deadline)
             if ahead and unsent is not None and not unsent.is_begun:
+                self.connection.under_way = None
                 self._kept.appendleft(ahead)
         return unsent
 
@@ -231,10 +280,21 @@ class FrameWriter(Endpoint):
                 try:
                     if marks:
                         busy[me] = self
+                    self.connection.under_way = None
+                    is_ours: bool | None = True
                     kept = self._take_kept()
                     unsent = None if self.closed else self.connection.send_small(kept, _NOW)
-                    if unsent is not None and self._put_off(Unsent(unsent.rest, True)):
-                        return
+                    if unsent is not None:
+                        unsent = Unsent(unsent.rest, True)
+                        if (finish := self._finisher(unsent)) is not None:
+                            is_ours = None
+                            try:
+                                if self._host.start(finish):
+                                    return
+                            except RuntimeError:
+                                is_ours, self.connection.under_way = True, None
+                                raise
+                            is_ours = True
                 finally:
                     if marks:
                         del busy[me]
@@ -243,15 +303,12 @@ class FrameWriter(Endpoint):
                 lost = partial(self._host.worker.endpoint_lost, self, error)
                 if marks or not self._host.start(lost):
                     lost()
-            except BaseException:
-                self.closed = True
-                self._write.release()
-                self._host.worker.endpoint_lost(self, ConnectionAbortedError("interrupted"))
-                raise
+            except BaseException as interrupt:
+                self._interrupted(interrupt, is_ours, (), _NONE)
             else:
                 self._write.release()
 
-    def _pack(self, frame: Frame) -> tuple[Sequence[Buffer], Sequence[Segment]]:
+    def _pack(self, frame: Frame) -> tuple[Sequence[Buffer], list[Segment]]:
         """Return the parts of a frame with a body or a large header, and the segments it names."""
         header, buffers = frame.header, frame.buffers
         if len(header) > self.limits.header_bytes:
@@ -266,7 +323,7 @@ class FrameWriter(Endpoint):
                 f"{self.peer.name} takes in one message"
             )
         if nbytes < SMALLEST_SEGMENT:
-            return pack(frame.kind, frame.flags, frame.ident, frame.parent, header, buffers), ()
+            return pack(frame.kind, frame.flags, frame.ident, frame.parent, header, buffers), _NONE
         content, placed = self.sharing.place(buffers)
         if placed:
             frame.flags |= PLACED
@@ -300,12 +357,12 @@ class FrameWriter(Endpoint):
                 self.sharing.take_back(placed)
         return is_ours
 
-    def _put_off(self, unsent: Unsent) -> bool:
-        """Let another thread send the rest of a frame that was begun, with the lock, if it can."""
+    def _finisher(self, unsent: Unsent) -> Callable[[], None] | None:
+        """Return what sends the rest of a frame that was begun, for a thread that has the lock."""
         if not unsent.is_begun or self.closed:
-            return False
+            return None
         # Copied: a caller that was told of the timeout may change its arrays.
-        return self._host.start(partial(self._finish, b"".join(unsent.rest)))
+        return partial(self._finish, b"".join(unsent.rest))
 
     def _finish(self, rest: bytes) -> None:
         try:

@@ -202,7 +202,7 @@ class Link(FrameWriter):
             self._host.link_failed(self, error)
             return None
         except _INTERRUPTS:
-            if not reads or reader.is_torn:
+            if not reads or not reader.mend():
                 # It came while the right to read was being claimed, or bytes taken from the stream,
                 # and nobody knows whether that was done: the link ends, which is told to all.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
@@ -249,7 +249,7 @@ class Link(FrameWriter):
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)
         except _INTERRUPTS:
-            if self._reader.is_torn:
+            if not self._reader.mend():
                 # Here, since Python drops what a finalizer raises: the outer read never sees it.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise

@@ -63,7 +63,7 @@ class SharedBuffers:
         return content, placed
 
     def send(
-        self, parts: Sequence[Buffer], placed: Sequence[Segment], deadline: float = math.inf
+        self, parts: Sequence[Buffer], placed: list[Segment], deadline: float = math.inf
     ) -> Unsent | None:
         """Send a frame, with those descriptors that the peer does not know.
 
@@ -72,11 +72,21 @@ class SharedBuffers:
         fds = [segment.fd for segment in placed if segment.is_new]
         unsent = self._connection.send(parts, fds, deadline)
         if unsent is not None and not unsent.is_begun:
+            self._connection.under_way = None
             self.take_back(placed)
             return unsent
-        for segment in placed:
-            segment.handed_over()
+        self.handed_over(placed)
         return unsent
+
+    def handed_over(self, placed: list[Segment]) -> None:
+        """Note that segments were sent: each once, though an interrupt comes and this is repeated.
+
+        Another thread may have taken one since.
+        """
+        while placed:
+            segment = placed[-1]
+            del placed[-1]
+            segment.handed_over()
 
     def take_back(self, placed: Sequence[Segment]) -> None:
         """Take back segments that were not sent after all."""

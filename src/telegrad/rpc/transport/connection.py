@@ -17,6 +17,7 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -32,6 +33,10 @@ Buffer = bytes | bytearray | memoryview
 
 # Linux and macOS take at least this many buffers in one call.
 _BUFFERS_PER_CALL = 1024
+
+
+NOT_BEGUN: Final[Sequence[Buffer]] = [b""]
+"""Stands for a `send` that is about to be called."""
 
 
 class Unsent(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +64,9 @@ class Connection(abc.ABC):
         self.peer_pid: int | None = None
         self.certificate = b""
         """The digest of the peer's, where the wire is TLS."""
+        self.under_way: Sequence[Buffer] | None = None
+        """What the last `send` was given, for `unsent`. Who sends first says that it is NOT_BEGUN,
+        or None where nobody will know how far it came."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} to {self.peer_name} at {self.address}>"
@@ -86,6 +94,10 @@ class Connection(abc.ABC):
         """Send one buffer, as `send` does; most likely there is room for it."""
         return self.send((data,), (), deadline)
 
+    def unsent(self, whole: Sequence[Buffer]) -> bytes | None:
+        """Return what is left of `whole`, the sending of which was interrupted; None if unknown."""
+        return None
+
     def take_fd(self) -> int:
         """Return the next descriptor that the peer sent, which the caller owns."""
         raise ProtocolViolation(f"expected no file descriptors from {self!r}: it can't carry them")
@@ -97,6 +109,21 @@ class Connection(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Free the descriptors; may be called again."""
+
+
+def _behind(went: int, buffers: Sequence[Buffer]) -> list[memoryview]:
+    """Return what follows so many bytes of the buffers."""
+    rest = [memoryview(buffer) for buffer in buffers]
+    if any(view.nbytes != len(view) for view in rest):
+        raise TypeError("expected buffers of bytes, got a memoryview of larger items: cast it")
+    first = 0
+    while first < len(rest) and went >= len(rest[first]):
+        went -= len(rest[first])
+        first += 1
+    del rest[:first]
+    if rest:
+        rest[0] = rest[0][went:]
+    return rest
 
 
 class PlainConnection(Connection):
@@ -115,6 +142,9 @@ class PlainConnection(Connection):
         self._channel = channel
         self._send_one = sock.send
         self._send_many = sock.sendmsg
+        # What the socket took of what is under way. A number is added in one step with the system
+        # call that it comes from, by `extend` and `map`: an interrupt would lose it otherwise.
+        self._went: list[int] = []
         self.recv_into_nowait = sock.recv_into
         self.same_host = channel is not None
         process = peer_process(sock)
@@ -130,48 +160,50 @@ class PlainConnection(Connection):
         if fds:
             if self._channel is None:
                 raise ValueError(f"{self!r} can't carry file descriptors: same_host is False")
+            self.under_way = None
             if not self._channel.send(fds, deadline):
                 return Unsent([memoryview(buffer) for buffer in buffers], False)
-        sent = 0
+        went: list[int] = []
+        self._went, self.under_way = went, buffers
         if len(buffers) <= _BUFFERS_PER_CALL:
-            try:
-                sent = self._send_many(buffers)
-            except BlockingIOError:
-                pass
-            if sent == sum(map(len, buffers)):
+            with contextlib.suppress(BlockingIOError):
+                went.extend(map(self._send_many, (buffers,)))
+            if sum(went) == sum(map(len, buffers)):
                 return None
-        rest = self._send_rest(buffers, sent, deadline)
+        rest = self._send_rest(buffers, deadline)
         return Unsent(rest.rest, True) if rest is not None and fds else rest
 
     def send_small(self, data: bytes, deadline: float) -> Unsent | None:
+        went: list[int] = []
+        whole = (data,)
+        self._went, self.under_way = went, whole
         try:
-            sent = self._send_one(data)
-        except BlockingIOError:
-            sent = 0
-        return None if sent == len(data) else self._send_rest((data,), sent, deadline)
-
-    def _send_rest(self, buffers: Sequence[Buffer], sent: int, deadline: float) -> Unsent | None:
-        """Send what follows the first `sent` bytes, a thousand buffers at a time."""
-        rest = [memoryview(buffer) for buffer in buffers]
-        if any(view.nbytes != len(view) for view in rest):
-            raise TypeError("expected buffers of bytes, got a memoryview of larger items: cast it")
-        is_begun = sent > 0
-        while True:
-            first = 0
-            while first < len(rest) and sent >= len(rest[first]):
-                sent -= len(rest[first])
-                first += 1
-            del rest[:first]
-            if not rest:
+            went.extend(map(self._send_one, whole))
+            if went[0] == len(data):
                 return None
-            rest[0] = rest[0][sent:]
+        except BlockingIOError:
+            pass
+        return self._send_rest(whole, deadline)
+
+    def _send_rest(self, buffers: Sequence[Buffer], deadline: float) -> Unsent | None:
+        """Send what has not gone, a thousand buffers at a time."""
+        went = self._went
+        while rest := _behind(sum(went), buffers):
+            # One number instead of all of them, in a line that looks for no signal once it has it.
+            went[:] = (sum(went),)
             try:
-                sent = self._send_many(rest[:_BUFFERS_PER_CALL])
-                is_begun = is_begun or sent > 0
+                went.extend(map(self._send_many, (rest[:_BUFFERS_PER_CALL],)))
             except BlockingIOError:
-                sent = 0
                 if not is_ready(self._socket.fileno(), deadline, for_write=True):
-                    return Unsent(rest, is_begun)
+                    return Unsent(rest, went[0] > 0)
+        return None
+
+    def unsent(self, whole: Sequence[Buffer]) -> bytes | None:
+        if self.under_way is None:
+            return None
+        if self.under_way is NOT_BEGUN:
+            return b"".join(whole)
+        return b"".join(_behind(sum(self._went), self.under_way))
 
     def take_fd(self) -> int:
         return super().take_fd() if self._channel is None else self._channel.take()
