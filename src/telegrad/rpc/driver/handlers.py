@@ -32,6 +32,8 @@ class _Serving(threading.local):
     """Where that request came from."""
     lead: "Lead | None" = None
     """The lead that it had when it began to serve, and may have still."""
+    led: bool = False
+    """Whether it led when it went to sleep."""
     depth: int = 0
     """How many nested calls run within each other on it."""
 

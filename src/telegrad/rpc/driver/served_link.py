@@ -127,7 +127,7 @@ class ServedLink(Link):
                         host.start(partial(self._attend, None))
                     break
                 more = reader.may_have_more and reader.has_frame()
-                if more and not self._is_corked and frame.kind != NOTICE:
+                if more and not self.is_corked and frame.kind != NOTICE:
                     self.cork()
                 task = receive(self, frame)
                 if task is None or (frame.parent and self._hand_over(frame, task)):
@@ -168,7 +168,7 @@ class ServedLink(Link):
                 self._reads.clear()
                 if self._followers or self.closed:
                     self._read_released()
-            if self._is_corked and not (keeps and me in lead.turn):
+            if self.is_corked and not (keeps and me in lead.turn):
                 self.uncork()
             if more and self.watched and reader.has_frame():
                 lead.push(self)
