@@ -1,6 +1,7 @@
 """What a thread keeps while it looks for an answer, and when others are served instead."""
 
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -129,3 +130,25 @@ def test_others_are_served_while_a_request_waits_for_an_answer(spin):
         c.rpc_sync("c", simulated.open_gate)
         assert waiting.wait(20) == "open"
         assert eventually(lambda: a.host.handlers.running == 0)
+
+
+def test_a_leader_that_reads_a_link_itself_takes_it_out_of_the_set_as_it_leaves(leads):
+    with neighbours("a", "b") as (a, b):
+        assert b.rpc_sync("a", simulated.who) == "a"
+        link = a.peers.get("b").incoming
+        assert eventually(link.lead.is_idle)
+        leads(link.lead)
+        link.lead.turn[threading.get_ident()] = link
+        assert link.seize()
+        assert link.watched
+        link.lead.leave()
+        assert not link.watched
+        link.give_up_read()
+        assert link.watched
+        # Once more, and its answer is there before it would have left.
+        assert link.seize()
+        link.give_up_read()
+        link.lead.leave()
+        assert link.watched
+        del link.lead.turn[threading.get_ident()]
+        assert b.rpc_sync("a", simulated.who, timeout=20) == "a"

@@ -175,6 +175,10 @@ class Lead:
 
     def leave(self) -> bool:
         """Give up the lead if this thread has it, because it is about to sleep; say whether."""
+        own, serving.own = serving.own, None
+        if own is not None:
+            # First: what comes on it is for this thread, and nobody is to be started for it.
+            own.lead.disarm(own)
         me = _thread.get_ident()
         if self._leader != me:
             return False

@@ -2,8 +2,8 @@
 
 The law of this file:
 
-1. While it looks it has what it had: the lead, and its place among the requests that run. So a call
-   that a handler makes, and that is answered soon, costs nobody anything.
+1. While it looks it has what it had: the lead, and its place among the requests that run. So where
+   a handler's call is answered soon, nothing is handed over, and no set of descriptors changes.
 2. One that leads looks for what others send, too, and does not even begin where something of theirs
    lies here already: then another thread leads. So nobody waits for the end of the looking.
 3. Before it sleeps it gives up what it has, and its request does not count any more: what it waits

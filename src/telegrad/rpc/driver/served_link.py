@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from telegrad.errors import ProtocolViolation, WorkerLost
 from telegrad.rpc.driver.frame_reader import NOW
 from telegrad.rpc.driver.frame_writer import KEPT_FOR
+from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
@@ -90,7 +91,16 @@ class ServedLink(Link):
         self.lead.arm(self)
 
     def _unwatch(self) -> None:
-        self.lead.disarm(self)
+        if serving.own in (None, self) and self.lead.is_mine():
+            # Nobody else looks at the set, until this thread leaves the lead.
+            serving.own = self
+        else:
+            self.lead.disarm(self)
+
+    def _read_released(self) -> None:
+        if serving.own is self:
+            serving.own = None
+        super()._read_released()
 
     def start_attending(self) -> None:
         """Let the leader read."""
