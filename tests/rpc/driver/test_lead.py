@@ -285,7 +285,7 @@ def test_a_turn_whose_lead_was_taken_before_it_began_keeps_nothing():
         assert eventually(leads.is_idle)
         link = a.peers.get("b").incoming
         assert not leads._keep(link, threading.get_ident())
-        assert not link._is_corked
+        assert not link.is_corked
 
 
 class Ticking:

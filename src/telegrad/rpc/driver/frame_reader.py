@@ -63,6 +63,18 @@ def plain_memory(nbytes: int) -> memoryview:
     return np.empty(nbytes, np.uint8).data
 
 
+def _looking(fd: int) -> Callable[[float | None], object]:
+    """Return what waits so many milliseconds, or without an end, until there is something to read.
+
+    One thread at a time may call it.
+    """
+    if not hasattr(select, "poll"):
+        return lambda ms: select.select([fd], [], [], None if ms is None else ms / 1000)[0]
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return poll.poll
+
+
 class FrameReader:
     """The bytes that came and are not yet frames.
 
@@ -111,11 +123,7 @@ class FrameReader:
         self._parking: tuple[int, int] | None = None
         # How to go on with a frame that is under way: it is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
-        self._look: Callable[[float | None], object] | None = None
-        if hasattr(select, "poll"):
-            poll = select.poll()
-            poll.register(connection.fileno(), select.POLLIN)
-            self._look = poll.poll
+        self._look = _looking(connection.fileno())
 
     def has_frame(self) -> bool:
         """Say whether a read would return, fail or go on with what has been received already.
@@ -318,6 +326,7 @@ class FrameReader:
     # Requests that need room.
 
     def _ask(self, admission: Admission, fields: Fields, deadline: float | None) -> Frame | None:
+        self._about_to_wait(deadline)
         verdict = admission.decide(admission.weigh(fields[3], fields[4]), deadline)
         self.awaits_room = verdict is None
         if verdict is None:
@@ -329,6 +338,10 @@ class FrameReader:
         left = [fields[3] + fields[4]]
         self._go_on = partial(self._skip, fields, left, bytearray(), bytes((fields[0],)))
         return self._go_on(deadline)
+
+    def _about_to_wait(self, deadline: float | None) -> None:
+        if deadline != NOW:
+            self.spinning.about_to_sleep()
 
     def _skip(
         self,
@@ -387,6 +400,7 @@ class FrameReader:
     def _ask_for_placed(
         self, admission: Admission, frame: Frame, nbytes: int, deadline: float | None
     ) -> Frame | None:
+        self._about_to_wait(deadline)
         verdict = admission.decide(nbytes, deadline)
         self.awaits_room = verdict is None
         if verdict is None:
@@ -436,17 +450,12 @@ class FrameReader:
         """Wait until there is something to read; say whether that was before the deadline."""
         if self._pending is not None and self._pending():
             return True
-        look = self._look
-        if look is not None and deadline and self.spinning.spin(look):
+        if deadline and self.spinning.spin(self._look):
             return True
         began = time.monotonic()
         left = math.inf if deadline is None else max(0.0, deadline - began)
-        if look is None:
-            timeout = left if left < 1e6 else None
-            found = bool(select.select([self._connection.fileno()], [], [], timeout)[0])
-        else:
-            # Rounded up: a poll of 0 ms in the last millisecond would spin.
-            found = bool(look(-(-left * 1000 // 1) if left < 1e6 else None))
+        # Rounded up: a poll of 0 ms in the last millisecond would spin.
+        found = bool(self._look(-(-left * 1000 // 1) if left < 1e6 else None))
         if found:
             self.spinning.waited(time.monotonic() - began)
         return found

@@ -62,7 +62,7 @@ class FrameWriter(Endpoint):
     """The writing half of a link; `Link` adds reading."""
 
     __slots__ = (
-        *("_host", "_is_corked", "_kept", "_small", "_unasking", "_write", "connection", "sharing"),
+        *("_host", "_kept", "_small", "_unasking", "_write", "connection", "is_corked", "sharing"),
     )
 
     may_block = True
@@ -73,9 +73,10 @@ class FrameWriter(Endpoint):
         self.sharing = SharedBuffers(connection, host.segment_pool, host.segment_map)
         self._host = host
         self._write = _thread.allocate_lock()
-        # Whole frames whose turn has not come; and whether answers are to be kept.
+        # Whole frames whose turn has not come.
         self._kept: collections.deque[bytes] = collections.deque()
-        self._is_corked = False
+        self.is_corked = False
+        """Whether answers are to be kept."""
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
         # Decides who of several sends a large request without asking.
         self._unasking = threading.RLock()
@@ -94,10 +95,10 @@ class FrameWriter(Endpoint):
                 PREFIX.pack(frame.kind, frame.flags, 0, len(header), 0, frame.ident, frame.parent)
                 + header
             )
-            if self._is_corked and frame.kind in ANSWERS:
+            if self.is_corked and frame.kind in ANSWERS:
                 self._kept.append(data)
                 # Again: it may have been uncorked, and flushed, just before.
-                if not self._is_corked:
+                if not self.is_corked:
                     self.flush()
                 return True
         me = _thread.get_ident()
@@ -259,11 +260,11 @@ class FrameWriter(Endpoint):
 
     def cork(self) -> None:
         """Keep small answers: the next request of this peer is here already."""
-        self._is_corked = True
+        self.is_corked = True
 
     def uncork(self) -> None:
         """Send what was kept, and keep nothing more."""
-        self._is_corked = False
+        self.is_corked = False
         if self._kept:
             self.flush()
 
@@ -272,7 +273,7 @@ class FrameWriter(Endpoint):
 
         Never waits.
         """
-        while self._kept and not self._is_corked and self._write.acquire(False):
+        while self._kept and not self.is_corked and self._write.acquire(False):
             me = _thread.get_ident()
             # Else it is about to wait in the midst of a frame to another, and leaves the lead.
             marks = me not in busy

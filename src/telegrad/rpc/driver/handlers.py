@@ -19,6 +19,7 @@ from telegrad.rpc.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.lead import Lead
+    from telegrad.rpc.driver.served_link import ServedLink
 
 Task = Callable[[], object]
 
@@ -32,6 +33,10 @@ class _Serving(threading.local):
     """Where that request came from."""
     lead: "Lead | None" = None
     """The lead that it had when it began to serve, and may have still."""
+    own: "ServedLink | None" = None
+    """The link that it reads itself, where it leads: still in the set that it looks at alone."""
+    led: bool = False
+    """Whether it led when it went to sleep."""
     depth: int = 0
     """How many nested calls run within each other on it."""
 

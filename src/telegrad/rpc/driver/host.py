@@ -201,26 +201,28 @@ class SocketHost:
             link = None
         elif busy:
             check_not_busy()
-        counted, led, reads = serving.counted_by, None, False
-        if counted is not None:
-            # In this order: what comes on the link is for this thread, and nobody is to be started
-            # for it.
-            reads = type(link) is ServedLink and link.seize()
-            led = serving.lead
-            if led is None or not led.leave():
-                led = None
-                counted.leave()
-            serving.counted_by = None
+        counted = serving.counted_by
+        # First: what comes on the link is for this thread, and nobody is to be started for it.
+        reads = counted is not None and type(link) is ServedLink and link.seize()
         try:
             if link is None:
                 self._sleep(future, timeout)
             else:
                 link.wait(future, timeout, reads)  # type: ignore[arg-type]
         finally:
-            if counted is not None:
+            if counted is not None and serving.counted_by is None:
                 serving.counted_by = counted
-                if led is None or not led.regain():
+                if not serving.led or serving.lead is None or not serving.lead.regain():
                     counted.enter()
+
+    def about_to_sleep(self) -> None:
+        """Let another thread lead, and count the request of this one no more until it goes on."""
+        counted, lead = serving.counted_by, serving.lead
+        if counted is not None:
+            serving.counted_by = None
+            serving.led = lead is not None and lead.leave()
+            if not serving.led:
+                counted.leave()
 
     def about_to_wait(self) -> None:
         """Let another thread lead: this one may have to wait for a peer that does not read."""
@@ -234,6 +236,7 @@ class SocketHost:
         sleeper = future._new_sleeper()
         if sleeper is None:
             return
+        self.about_to_sleep()
         self._sleepers[sleeper] = None
         try:
             if not self._closed:

@@ -8,9 +8,10 @@ The law of this file:
 1. One thread leads. It watches all served links together, reads what came and runs requests right
    there, in fair turns among peers; so threads neither fight for the interpreter's lock nor wake
    each other, however many peers there are.
-2. Before a request waits for something, its thread gives the lead up; and the monitor takes it
+2. Before a request sleeps for something, its thread gives the lead up; and the monitor takes it
    from a thread whose turn takes longer than a grace period. So no slow handler, nested call or
    peer that does not read keeps the others. What the thread was at goes on, as one request of many.
+   (One that waits for an answer first looks for it a while: lookout.py.)
 3. Nobody leads then, until there is something to do: the monitor watches the whole set, and starts
    a thread that leads. A request whose wait ends before that has the lead again at once.
 4. The lead is no right to read: that is each link's own (link.py). Two threads that both think for
@@ -173,7 +174,11 @@ class Lead:
         return True
 
     def leave(self) -> bool:
-        """Give up the lead if this thread has it, because it is about to wait; say whether."""
+        """Give up the lead if this thread has it, because it is about to sleep; say whether."""
+        own, serving.own = serving.own, None
+        if own is not None:
+            # First: what comes on it is for this thread, and nobody is to be started for it.
+            own.lead.disarm(own)
         me = _thread.get_ident()
         if self._leader != me:
             return False
@@ -184,6 +189,21 @@ class Lead:
             self._leader = 0
         self._given_up(link)
         return True
+
+    def is_mine(self) -> bool:
+        """Say whether this thread leads and is at a turn."""
+        return _thread.get_ident() in self.turn
+
+    def keeps_others(self) -> bool:
+        """Say whether this thread, which leads, has answers or requests of others."""
+        link = self.turn.get(_thread.get_ident())
+        if link is None or self._ready or self._kept:
+            return True
+        return link.is_corked or link.has_frame()
+
+    def has_work(self) -> object:
+        """Return what has come for who leads, something false if nothing has."""
+        return self._ready or self._poll(0)
 
     def regain(self) -> bool:
         """Take the lead again, in the midst of a turn, if nobody has it; say whether it did."""

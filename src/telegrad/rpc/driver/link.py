@@ -36,7 +36,7 @@ from telegrad.rpc.driver.admission import Admission
 from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.frame_writer import FrameWriter
 from telegrad.rpc.driver.handlers import serving
-from telegrad.rpc.driver.spin import Spinning
+from telegrad.rpc.driver.lookout import Lookout
 from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection
@@ -93,7 +93,7 @@ class Link(FrameWriter):
         self.anteroom = self._admission = Admission(host.room, peer.name)
         self._reader = FrameReader(
             connection,
-            Spinning(host.options.spin, host.is_crowded),
+            Lookout(host),
             self.sharing,
             self._admission,
             lambda nbytes: host.memory(nbytes),
@@ -284,6 +284,7 @@ class Link(FrameWriter):
                 self._waiting[call.number] = waiting
             self._followers.append(sleeper)
             if self._reads:
+                self._host.about_to_sleep()
                 left = max(0.0, deadline - time.monotonic())
                 woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
         except BaseException:

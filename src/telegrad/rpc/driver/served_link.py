@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from telegrad.errors import ProtocolViolation, WorkerLost
 from telegrad.rpc.driver.frame_reader import NOW
 from telegrad.rpc.driver.frame_writer import KEPT_FOR
+from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.interruption import busy
 from telegrad.rpc.names import WorkerInfo
@@ -90,7 +91,16 @@ class ServedLink(Link):
         self.lead.arm(self)
 
     def _unwatch(self) -> None:
-        self.lead.disarm(self)
+        if serving.own in (None, self) and self.lead.is_mine():
+            # Nobody else looks at the set, until this thread leaves the lead.
+            serving.own = self
+        else:
+            self.lead.disarm(self)
+
+    def _read_released(self) -> None:
+        if serving.own is self:
+            serving.own = None
+        super()._read_released()
 
     def start_attending(self) -> None:
         """Let the leader read."""
@@ -127,7 +137,7 @@ class ServedLink(Link):
                         host.start(partial(self._attend, None))
                     break
                 more = reader.may_have_more and reader.has_frame()
-                if more and not self._is_corked and frame.kind != NOTICE:
+                if more and not self.is_corked and frame.kind != NOTICE:
                     self.cork()
                 task = receive(self, frame)
                 if task is None or (frame.parent and self._hand_over(frame, task)):
@@ -168,7 +178,7 @@ class ServedLink(Link):
                 self._reads.clear()
                 if self._followers or self.closed:
                     self._read_released()
-            if self._is_corked and not (keeps and me in lead.turn):
+            if self.is_corked and not (keeps and me in lead.turn):
                 self.uncork()
             if more and self.watched and reader.has_frame():
                 lead.push(self)

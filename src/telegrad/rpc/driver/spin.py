@@ -51,6 +51,9 @@ class Spinning:
             self.seconds = seconds
             self._long = self._rest = 0
 
+    def about_to_sleep(self) -> None:
+        """Note that this thread will now sleep for what it did not find."""
+
     def spin(self, look: Callable[[int], Any]) -> Any:
         """Return what a look finds within the time, something false if nothing came."""
         if _sched_yield is None or not self.seconds or self._long >= _MOST_LONG:
