@@ -1,6 +1,5 @@
 """What is said of PyTorch's tests: which pass, which don't and why; and how the page shows it."""
 
-import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ __all__ = ["BEGIN", "END", "Table", "section_of"]
 
 BEGIN = "<!-- written by tests/torch/pytorch_own: begin -->"
 END = "<!-- written by tests/torch/pytorch_own: end -->"
-_WIDTH = 118
 
 
 class Table:
@@ -44,10 +42,6 @@ class Table:
             lines.append(f"| {reason['title']} | {reason['why']} | {names} |")
         lines += ["", "**What is not run**", "", "| classes | why |", "|---|---|"]
         lines += [f"| {names} | {why} |" for names, why in self.left_out.items()]
-        lines += ["", "**What passes**"]
-        for name, found in _by_class(self.passing(tests)).items():
-            listed = textwrap.fill(", ".join(found), _WIDTH, break_long_words=False)
-            lines += ["", f"{name}:", "", "```", listed, "```"]
         return "\n".join([*lines, "", END])
 
     def _summary(self, tests: list[str]) -> list[str]:
