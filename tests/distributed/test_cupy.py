@@ -19,6 +19,7 @@ from telegrad.distributed import LocalCluster, RemoteModule, autograd, rpc
 from telegrad.distributed.contexts import tensor_kind
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.distributed.rpc import Options
+from telegrad.errors import DeviceError
 
 pytestmark = [*on_a_gpu, pytest.mark.processes]
 
@@ -112,6 +113,21 @@ def test_second_derivatives_go_back_over_the_same_devices(cluster):
         (second,) = autograd.grad(context_id, [first.sum()], [one])
         assert second.tolist() == [60, 84]
         assert second.device == first.device == CUDA
+
+
+@pytest.mark.usefixtures("cluster")
+def test_gradients_that_a_pass_is_given_are_where_their_root_is():
+    one = tg.tensor([5.0, 7.0], dtype=tg.float64, device="cuda", requires_grad=True)
+    given = tg.tensor([1.0, 10.0], dtype=tg.float64)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", there.cube, (one,))
+        with pytest.raises(
+            DeviceError, match=r"gradient on cuda:0 as grad_outputs\[0\], got .* cpu"
+        ):
+            autograd.grad(context_id, [y], [one], [given])
+        (found,) = autograd.grad(context_id, [y], [one], [given.cuda()])
+        assert found.device == CUDA
+        assert found.tolist() == [75, 1470]
 
 
 @pytest.mark.parametrize("size", [2, 1 << 18])
