@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ import telegrad as tg
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.distributed import autograd as dist_autograd
 from telegrad.distributed.contexts.context import ProgramPoint
-from telegrad.errors import GraphFreedError
+from telegrad.errors import ContextError, GraphFreedError, PassAborted
 from telegrad.rpc.transport.segments import SMALLEST_SEGMENT
 
 THREADS = 6
@@ -384,6 +385,49 @@ def test_one_server_runs_passes_segments_and_references_of_many_trainers_at_once
         assert leads == (1 if IS_LOCKED else min(os.cpu_count(), len(TRAINERS) + 1))
         del reference
         assert eventually(lambda: rpc.rpc_sync("ps", leads_and_references)[1] == before)
+
+
+def refused(x, reference):
+    y = remote_layer(x, reference)
+    y.register_hook(refuse)
+    return y
+
+
+def refuse(gradient):
+    raise ZeroDivisionError("refused")
+
+
+def run_if_it_lasts(context_id, loss):
+    with suppress(PassAborted, ContextError):
+        dist_autograd.backward(context_id, [loss])
+
+
+@pytest.mark.processes
+def test_passes_beside_others_that_fail_or_whose_context_ends_are_exact():
+    with LocalCluster(["ps"]):
+        reference = rpc.remote("ps", weight)
+
+        def work(thread, at):
+            what = (thread + at) % 3
+            x = tg.tensor(np.full((2, 3), 0.1 * (thread + 1)), requires_grad=True)
+            with dist_autograd.context() as context_id:
+                y = rpc.rpc_sync("ps", refused if what == 1 else remote_layer, (x, reference))
+                if what == 0:
+                    dist_autograd.backward(context_id, [y.sum()])
+                    found = dist_autograd.get_gradients(context_id)[x].numpy()
+                    expected = (1 - y.detach().numpy() ** 2) @ WEIGHT.detach().numpy().T
+                    np.testing.assert_allclose(found, expected)
+                elif what == 1:
+                    with pytest.raises(ZeroDivisionError, match="refused"):
+                        dist_autograd.backward(context_id, [y.sum()])
+                else:
+                    cut = threading.Thread(target=run_if_it_lasts, args=(context_id, y.sum()))
+                    cut.start()
+            if what == 2:
+                cut.join(60)
+                assert not cut.is_alive()
+
+        side_by_side(work, 9)
 
 
 def relay(x, factor):

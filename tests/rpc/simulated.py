@@ -104,6 +104,7 @@ def shown(items):
 
 
 GATE: "list[Future[str]]" = [Future()]
+"""One for each test, shut at first (conftest.py): who comes after it was opened need not wait."""
 
 
 def wait_for_gate():
@@ -119,8 +120,7 @@ def meet():
 
 
 def open_gate():
-    gate, GATE[0] = GATE[0], Future()
-    gate.set_result("open")
+    GATE[0].set_result("open")
 
 
 def fetch_kept(key):
