@@ -22,7 +22,7 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
 
     They are in its memory where that is the CPU's and NumPy has the dtype.
     """
-    plain = tensor.detach() if tensor.requires_grad else tensor
+    plain = tensor.data if tensor.requires_grad else tensor
     array: np.ndarray[Any, Any]
     try:
         array = plain.numpy()
@@ -34,7 +34,7 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
         plain = plain.resolve_conj().resolve_neg()
         array = (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
     # So that nobody takes the memory for its own: PyTorch may have given it to others, too.
-    array.flags.writeable = False
+    array.setflags(write=False)
     return array
 
 

@@ -58,7 +58,7 @@ def to_parts(
     # Of some transforms (functionalize) NumPy would see memory that holds no values.
     if type(tensor) in _TYPES and not is_transformed(tensor):
         try:
-            plain = tensor.detach() if requires_grad else tensor
+            plain = tensor.data if requires_grad else tensor
             array = plain.numpy()
             if array.flags.c_contiguous:
                 return [array], requires_grad
