@@ -113,7 +113,7 @@ class PassCoordinator:
         if mode not in MODES:
             raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
         enclosing = ENCLOSING_PASSES.get()
-        if len(enclosing) >= _DEEPEST:
+        if enclosing and len(enclosing) >= _DEEPEST:
             raise RecursionError(
                 f"expected at most {_DEEPEST} passes that hooks and rules start one for the other, "
                 "got one more: does a rule start a pass that reaches the same rule again? Let it "
