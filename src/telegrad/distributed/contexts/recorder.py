@@ -311,8 +311,6 @@ class Recorder:
         A level may close while a message is under way: what was counted where it left still counts.
         """
         found: dict[int, CarriedDual] = {}
-        if CarriedDual not in map(type, values):
-            return found
         for i, value in enumerate(values):
             if isinstance(value, CarriedDual):
                 values[i] = value.arrive(self._levels)
