@@ -280,7 +280,11 @@ class OrderedTask(Task, eq=False, kw_only=True):
                         node.release()
                     edges = node.edges
                 cotangent = None
-                if self._is_chain and len(edges) > 1:
+                if self._is_chain:
+                    if len(edges) == 1:
+                        ready[edges[0]] = contributions[0]
+                        contributions = ()
+                        continue
                     self._is_chain = False
                     self._rank([node])
                 for edge, contribution in zip(edges, contributions):
