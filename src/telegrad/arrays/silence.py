@@ -6,7 +6,8 @@ silently, as in PyTorch. The values themselves warn as NumPy does: ``log(0)`` is
 
 ``np.errstate`` puts its setting together at every call, which takes longer than a small rule. So it
 is put together once, in a context of its own, and taken from there: since NumPy 2 such a setting is
-the value of one context variable.
+the value of one context variable. It is a whole one, so what ``np.setbufsize`` or ``np.seterrcall``
+changed does not hold inside.
 """
 
 from collections.abc import Callable
