@@ -102,6 +102,28 @@ def test_what_came_early_is_held_until_its_turn() -> None:
     assert task.sums == {}
 
 
+def test_what_lies_behind_a_chain_is_ranked_once_the_chain_has_run() -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    # Values whose sum depends on the order in which they are added.
+    branches = [FakeNode(f"branch {i}", (x,), (w,)) for i, w in enumerate((1.0, 1e16, -1e16, 3.0))]
+    fork = FakeNode("fork", branches, log=log)
+    chain = FakeNode("chain", (FakeNode("link", (fork,), log=log),), log=log)
+    task = task_of(log)
+    task.count([chain])
+    assert task.ranks == {}
+    task.feed(chain, 1.0)
+    task.run()
+    assert list(task.ranks) == [fork, branches[0], x, *branches[1:]]
+    assert log.ran == ["chain", "link", "fork"]
+    assert log.delivered == {"x": ((1.0 + 1e16) + -1e16) + 3.0}
+    # What is fed too often waits, and is not for a search to help: the chain has no ranks.
+    task.feed(chain, 1.0)
+    assert task.discover(task.sums) == []
+    task.drop_dead()
+    assert list(task.sums) == [chain]
+
+
 def test_a_call_that_nobody_used_is_found_and_no_longer_waited_for() -> None:
     log = Log()
     x = FakeLeaf("x")

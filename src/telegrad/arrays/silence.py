@@ -6,7 +6,8 @@ NaN silently, as in PyTorch. Values warn as NumPy's do: ``log(0)`` is the user's
 
 ``np.errstate`` puts its setting together at every call, which takes longer than a small rule. So it
 is put together once, in a context of its own, and taken from there: since NumPy 2 such a setting is
-the value of one context variable.
+the value of one context variable. It is a whole one, so what ``np.setbufsize`` or ``np.seterrcall``
+changed does not hold inside.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,6 @@ beside this file has the algorithm.
 """
 
 from collections.abc import Mapping, Sequence
-from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
 from telegrad.autograd.roots import checked_roots, listed
@@ -65,8 +64,15 @@ class context:
         return f"<context {self._id}: {state}>"
 
     def __enter__(self) -> int:
-        self._here = _here()
-        made, self._token = _enter_new(self._here)
+        current = CURRENT.get()
+        if current is not None and not current.context.released:
+            raise ContextError(
+                f"expected no context to be open here, but {current.context.id} is, and contexts "
+                "don't nest; leave it before opening another"
+            )
+        self._here = here = _here()
+        made = here.contexts.new(here.worker.next_id())
+        self._token = CURRENT.set(ProgramPoint(made, ()))
         self._id = made.id
         return made.id
 
@@ -274,17 +280,6 @@ def _live(context_id: int) -> Context:
     return _here().contexts.get(context_id)
 
 
-def _enter_new(here: "WorkerAutograd") -> tuple[Context, Token[ProgramPoint | None]]:
-    current = CURRENT.get()
-    if current is not None and not current.context.released:
-        raise ContextError(
-            f"expected no context to be open here, but {current.context.id} is, and contexts don't "
-            "nest; leave it before opening another"
-        )
-    made = here.contexts.new(here.worker.next_id())
-    return made, CURRENT.set(ProgramPoint(made, ()))
-
-
 # Names that users of PyTorch's distributed autograd know.
 
 
@@ -318,7 +313,7 @@ class DistAutogradContext:
 
 def _new_context() -> DistAutogradContext:
     """Open a context in this thread until ``_release_context``."""
-    return DistAutogradContext(_enter_new(_here())[0])
+    return DistAutogradContext(_live(context().__enter__()))
 
 
 def _release_context(context_id: int) -> None:

@@ -8,9 +8,10 @@ them, so the sum has the same bits on every schedule.
 
 Contributions are folded as soon as all with smaller ranks are in; only early ones are held.
 
-1. ``count(entries)``: ranks, and for each node the contributors to expect. With ``is_goal``, nodes
-   that lead to no goal are *skipped*: nothing of them runs. Whatever contributes to a node that
-   leads to a goal leads there itself, so what is left receives the same contributions as ever.
+1. ``count(entries)``: ranks, and for each node the contributors to expect; behind a chain, once
+   that has run. With ``is_goal``, nodes that lead to no goal are *skipped*: nothing of them runs.
+   Whatever contributes to a node that leads to a goal leads there itself, so what is left receives
+   the same contributions as ever.
 2. ``feed(node, cotangent)``: a cotangent from outside, before all contributions.
 3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``; once enough is to
    leave, or some time has passed, ``run`` pauses, so that the caller can send it before the rest
@@ -138,6 +139,8 @@ class OrderedTask(Task, eq=False, kw_only=True):
     """By node, the ranks of its contributors, ascending; one for each edge."""
     _summed: set[Node] = set()
     """Nodes with more than one contribution, counting what is fed; the others just get theirs."""
+    _is_chain: bool = False
+    """Whether all that has run was a chain, and what it leads to is not ranked yet."""
     _leaving: int = 0
     """How many boundaries' cotangents have left in this ``run``."""
 
@@ -148,15 +151,19 @@ class OrderedTask(Task, eq=False, kw_only=True):
 
     def count(self, entries: Iterable[Node]) -> None:
         """Rank everything that the entries reach, and note each node's contributors."""
-        ranks, expected, joined = self.ranks, self._expected, self.joined
         stack = [*entries]
         if len(stack) == 1 and self.is_goal is None:
-            # A chain has nothing to sum, so nobody asks for its ranks.
-            (node,) = stack
-            while len(edges := node.edges if not joined else joined.get(node, node.edges)) == 1:
-                (node,) = edges
-            if not edges:
-                return
+            # It leads to its first node with several edges as a chain, which has nothing to sum,
+            # so nobody asks for its ranks: what comes after is counted when the pass gets there.
+            self._is_chain = True
+        else:
+            self._rank(stack)
+        if self.is_goal is not None:
+            self._skip_all_but(self.is_goal)
+
+    def _rank(self, stack: list[Node]) -> None:
+        """Rank what these nodes reach, in their order; uses the list up."""
+        ranks, expected, joined = self.ranks, self._expected, self.joined
         stack.reverse()
         while stack:
             node = stack.pop()
@@ -171,8 +178,6 @@ class OrderedTask(Task, eq=False, kw_only=True):
                 else:
                     expected[edge] = [rank]
             stack += edges[::-1]
-        if self.is_goal is not None:
-            self._skip_all_but(self.is_goal)
 
     def _skip_all_but(self, is_goal: Callable[[Node], bool]) -> None:
         """Go from the goals to those who contribute to them, and to theirs; skip the others."""
@@ -275,6 +280,13 @@ class OrderedTask(Task, eq=False, kw_only=True):
                         node.release()
                     edges = node.edges
                 cotangent = None
+                if self._is_chain:
+                    if len(edges) == 1:
+                        ready[edges[0]] = contributions[0]
+                        contributions = ()
+                        continue
+                    self._is_chain = False
+                    self._rank([node])
                 for edge, contribution in zip(edges, contributions):
                     if skipped and edge in skipped:
                         continue
@@ -348,8 +360,8 @@ class OrderedTask(Task, eq=False, kw_only=True):
 
     def drop_dead(self) -> None:
         """Have each live node expect only what has come and what live nodes will send."""
-        nodes = (*self.done, *self.live) if self.ranks else ()
-        coming = {self.ranks[node] for node in nodes}
+        ranks = self.ranks
+        coming = {ranks[node] for node in (*self.done, *self.live) if node in ranks}
         for node in self.live:
             expected = self._expected.get(node)
             if expected is None:

@@ -77,7 +77,7 @@ class Leases:
         worker = self._worker
         if context.late is not None:
             # Another thread may be telling of it, and be late: those who have heard know better.
-            _, committed, *_ = context.late.take()
+            committed = context.late.take()[1]
         others = context.known_but(worker.name, heard_from, *notified)
         if context.home_id == worker.id:
             notified = [worker.name, *[name for name in others if reachable(worker, name)]]

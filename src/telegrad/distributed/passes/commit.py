@@ -91,7 +91,7 @@ class PassCommit:
         met = dict.fromkeys(names)
         met.pop(self._worker.name, None)
         notice = [context.id, pass_id, committed, []]
-        if self._is_home(context):
+        if context.home_id == self._worker.id:
             if committed and met and context.known.keys() >= met.keys():
                 # The gradients are asked for after it. Who is lost by then drops the context.
                 late = LateNotice(self._worker, [*met], OUTCOME, notice)
@@ -131,9 +131,6 @@ class PassCommit:
             for to in others:
                 if to not in missed:
                     notify(self._worker, to, OUTCOME, [context_id, pass_id, True, missed])
-
-    def _is_home(self, context: Context) -> bool:
-        return context.home_id == self._worker.id
 
     def _end_here(self, context: Context, pass_id: int, committed: bool) -> bool:
         """End a local pass, which ``ENCLOSING_PASSES`` has; return False if it had ended."""
@@ -205,7 +202,7 @@ class PassCommit:
         notice = [context.id, pass_id, committed, []]
         for name in context.known_but(self._worker.name, heard_from):
             forward(self._worker, name, OUTCOME, notice)
-        if committed and not self._is_home(context):
+        if committed and context.home_id != self._worker.id:
             # Nobody that is known here may know the home. Of an abort it has heard, or will: it
             # aborts by itself once the root is lost.
             forward(self._worker, context.home_id, OUTCOME, notice)
@@ -219,7 +216,7 @@ class PassCommit:
                     todo.append(partial(self._forward, context, pass_id, True, who.name))
             for pass_id in [*list(context.passes), *list(context.in_doubt)]:
                 root = maker_of(pass_id)
-                if not self._is_home(context):
+                if context.home_id != self._worker.id:
                     if root != self._worker.id:
                         # The notice of its outcome may have been lost with that worker.
                         todo.append(partial(self._start, self._ask_home, context, pass_id))

@@ -113,7 +113,7 @@ class PassCoordinator:
         if mode not in MODES:
             raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
         enclosing = ENCLOSING_PASSES.get()
-        if len(enclosing) >= _DEEPEST:
+        if enclosing and len(enclosing) >= _DEEPEST:
             raise RecursionError(
                 f"expected at most {_DEEPEST} passes that hooks and rules start one for the other, "
                 "got one more: does a rule start a pass that reaches the same rule again? Let it "
@@ -308,6 +308,8 @@ class PassCoordinator:
                 leaving, change = local_pass.receive(feeds)
                 if change:
                     report.change(own, change)
+            elif not requests and not is_paused:
+                return riding
 
     def _feeds_of(
         self, local_pass: LocalPass, report: Report, frm: str, answer: Any, arrays: list[Any]
@@ -330,9 +332,10 @@ class PassCoordinator:
     def _find_local_pass(self, raw_plan: Any) -> LocalPass:
         """Return this worker's local pass, made on first contact."""
         plan = as_plan(raw_plan)
-        ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
+        pass_id = plan.pass_id
+        ENCLOSING_PASSES.set((*plan.enclosing, pass_id))
         context = self._contexts.get(plan.context_id)
-        local_pass: LocalPass | None = context.passes.get(plan.pass_id)
+        local_pass: LocalPass | None = context.passes.get(pass_id)
         if local_pass is None:
             local_pass = self._new_local_pass(context, plan)
             if plan.targets:
@@ -340,10 +343,10 @@ class PassCoordinator:
                 self._find_targets(local_pass, plan.targets)
         with context.lock:
             if context.released:
-                raise PassAborted(f"pass {plan.pass_id} of context {context.id} {RELEASED}")
-            if plan.pass_id in context.outcomes:
-                raise PassAborted(f"pass {plan.pass_id} of context {context.id} has ended already")
-            first: LocalPass = context.passes.setdefault(plan.pass_id, local_pass)
+                raise PassAborted(f"pass {pass_id} of context {context.id} {RELEASED}")
+            if pass_id in context.outcomes:
+                raise PassAborted(f"pass {pass_id} of context {context.id} has ended already")
+            first: LocalPass = context.passes.setdefault(pass_id, local_pass)
         # For good, as above: the handler of a request has contextvars of its own.
         CURRENT.set(first.point)
         if not plan.recorded:

@@ -177,11 +177,11 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def start(self, roots: dict[Any, Any]) -> tuple[Departures, int]:
         """Run from the roots; return what leaves and by how much the number waiting changed."""
-        with self._lock:
-            self._count(roots)
-            for root, cotangent in roots.items():
-                self._task.feed(root, cotangent)
-            return self._run()
+        # Without the lock: until something has left nobody else runs this pass.
+        self._count(roots)
+        for root, cotangent in roots.items():
+            self._task.feed(root, cotangent)
+        return self._run()
 
     def receive(self, feeds: Iterable[Feed]) -> tuple[Departures, int]:
         """Run from the sends whose gradients came; return as ``start`` does."""
