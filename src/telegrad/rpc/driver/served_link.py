@@ -118,7 +118,7 @@ class ServedLink(Link):
             return
         host, reader, lead = self._host, self._reader, self.lead
         receive, handlers = host.worker.receive, host.handlers
-        began = begun = kept_since = lead.began_at
+        began = kept_since = self.turn_at
         reads = more = True
         try:
             while more and not self.closed:
@@ -163,7 +163,7 @@ class ServedLink(Link):
                 now = time.monotonic()
                 if now - began > _SLOW or used:
                     self._note_time(now - began, used)
-                if not more or now - begun > _TURN or me not in lead.turn:
+                if not more or now - self.turn_at > _TURN or me not in lead.turn:
                     break
                 if not self._claim_read(mark):
                     break
