@@ -123,7 +123,8 @@ def pause_where_threads_race(monkeypatch: Any, pause: Callable[[], object]) -> N
 
     begin = Link.__init__
     monkeypatch.setattr(Link, "__init__", has_followers)
-    monkeypatch.setattr(Link, "_read_released", pauses_first(Link._read_released))
+    for kind in (Link, ServedLink):
+        monkeypatch.setattr(kind, "_read_released", pauses_first(kind._read_released))
     monkeypatch.setattr(Lead, "offer", pauses_first(Lead.offer))
     monkeypatch.setattr(ServedLink, "take_turn", then_pauses(ServedLink.take_turn))
 

@@ -374,7 +374,7 @@ class Incoming:
                 refuse_by_place(parcel)
                 raise
         answer = Frame(ANSWER, 0, number)
-        export = partial(worker.references.export, endpoint, answer) if parcel.slots else None
+        export = partial(worker.references.export, endpoint, answer)
         try:
             answer.header, answer.buffers = worker.codec.seal(parcel, extra, export)
         except BaseException:

@@ -190,7 +190,7 @@ class SocketHost:
             if self._closed:
                 link.connection.close()
                 raise WorkerLost(f"worker {self.identity.name} has shut down")
-            if not link.served:
+            if not isinstance(link, ServedLink):
                 self.monitor.add(link)
         return link
 

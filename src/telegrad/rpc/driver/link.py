@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
 from telegrad.rpc.calls.call import Call
@@ -76,9 +76,6 @@ class Link(FrameWriter):
         *("_admission", "_attending", "_followers", "_is_prompt", "_mutex", "_pinged", "_reader"),
         *("_reads", "_waiting", "unattended", "watched"),
     )
-
-    served: ClassVar[bool] = False
-    """Whether the peer sends its requests on it."""
 
     def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
         super().__init__(host, connection, peer)
@@ -195,7 +192,7 @@ class Link(FrameWriter):
                     return task
                 if not self._hand_over(frame, task):
                     self._host.serve(self, task)
-            if not self.served and self.calls.open:
+            if self.calls.open:
                 self._take_answers()
             return None
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
@@ -327,7 +324,7 @@ class Link(FrameWriter):
             self._host.tidy()
         if self._is_prompt and not self.calls.open:
             self._is_prompt = False
-        if self._followers or self.served or self._is_prompt:
+        if self._followers or self._is_prompt:
             self.offer_read()
         elif self.calls.open or self._pinged == self._reader.received:
             # As in `expects`, without the call: each wait ends here.
@@ -343,7 +340,7 @@ class Link(FrameWriter):
                 return
             except IndexError:
                 pass
-        if self.closed or not (self.served or self.expects()):
+        if self.closed or not self.expects():
             return
         if self.has_frame():
             self.start_attending()
@@ -385,7 +382,7 @@ class Link(FrameWriter):
         self.send(Frame(PING), time.monotonic())
 
     def expects(self) -> bool:
-        """Say whether the peer owes this side something."""
+        """Say whether the peer is to send something that has to be read."""
         return bool(self.calls.open or self._pinged == self._reader.received)
 
     # Serving.

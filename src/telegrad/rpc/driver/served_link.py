@@ -11,7 +11,7 @@ import resource
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
 from telegrad.rpc.driver.frame_reader import NOW
@@ -52,8 +52,6 @@ class ServedLink(Link):
     """A connection that a peer has opened for its requests."""
 
     __slots__ = ("_apart", "_ends", "_pace", "_rests", "has_turn", "lead", "slow", "turn_at")
-
-    served: ClassVar[bool] = True
 
     def __init__(
         self, host: "SocketHost", connection: Connection, peer: WorkerInfo, lead: "Lead"
@@ -100,7 +98,17 @@ class ServedLink(Link):
     def _read_released(self) -> None:
         if serving.own is self:
             serving.own = None
-        super()._read_released()
+        if self.closed:
+            # See `Link`.
+            self._host.tidy()
+        self.offer_read()
+
+    def _take_answers(self) -> None:
+        """Leave what came along to who leads: requests, most likely."""
+
+    def expects(self) -> bool:
+        """Say that there is always something to be read: requests come unasked."""
+        return True
 
     def start_attending(self) -> None:
         """Let the leader read."""
@@ -118,7 +126,7 @@ class ServedLink(Link):
             return
         host, reader, lead = self._host, self._reader, self.lead
         receive, handlers = host.worker.receive, host.handlers
-        began = begun = kept_since = lead.began_at
+        began = kept_since = self.turn_at
         reads = more = True
         try:
             while more and not self.closed:
@@ -163,7 +171,7 @@ class ServedLink(Link):
                 now = time.monotonic()
                 if now - began > _SLOW or used:
                     self._note_time(now - began, used)
-                if not more or now - begun > _TURN or me not in lead.turn:
+                if not more or now - self.turn_at > _TURN or me not in lead.turn:
                     break
                 if not self._claim_read(mark):
                     break

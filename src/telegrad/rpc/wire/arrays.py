@@ -73,8 +73,8 @@ def describe_all(
 
     The bytes of small ones stand there, those of others are appended to `buffers`.
     """
-    count = len(content)
-    inline = _INLINE_BELOW if count <= _MOST_INLINE // _INLINE_BELOW else _MOST_INLINE // count
+    # Each may have its part of what the header has room for.
+    inline = min(_INLINE_BELOW, _MOST_INLINE // (len(content) or 1))
     descriptors = []
     for array in content:
         data = None

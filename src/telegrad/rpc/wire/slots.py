@@ -66,7 +66,7 @@ def describe_slots(
     export: Callable[[Any], list[Any]] | None,
 ) -> tuple[list[Any], list[Any] | None, list[Any] | None]:
     """Return what is sent of the arrays and, unless they are all, of the slots and references."""
-    if type(slots[0]) is np.ndarray and _are_arrays(map(type, slots)):
+    if _are_arrays(map(type, slots)):
         return describe_all(slots, buffers), None, None
     content: list[Any] = []
     entries: list[tuple[Any, ...]] = []
