@@ -131,8 +131,12 @@ def test_a_picture_is_saved_by_the_ending_of_its_name(seen, tmp_path):
         picture.save(tmp_path / "graph.png")
 
 
-def test_names_with_quotes_stay_in_their_quotes():
-    assert graph_drawing._escaped('a "b" \\ c') == 'a \\"b\\" \\\\ c'
+def test_names_with_quotes_stay_in_their_quotes(cluster):
+    x = tg.tensor([1.0], requires_grad=True)
+    x.ensure_meta().name = 'a "b" \\ c'
+    with autograd.context() as context_id:
+        dot = str(autograd.draw(context_id, x))
+    assert 'label="a \\"b\\" \\\\ c 1"' in dot
 
 
 def test_a_result_of_several_is_shown_by_its_number(cluster):

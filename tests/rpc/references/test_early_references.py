@@ -7,7 +7,7 @@ from tests.interpreter import settle
 from tests.rpc import simulated
 
 from telegrad.errors import CallTimeout, Refused, WorkerLost
-from telegrad.rpc.protocol.reference_table import DELETE, Send
+from telegrad.rpc.protocol.reference_table import DELETE
 from telegrad.rpc.references.rref import fetch_value_of
 from telegrad.testing.simulation import Simulation
 
@@ -121,7 +121,7 @@ def test_a_creation_that_comes_after_it_was_given_up_changes_nothing():
             maker.host.simulation.sleep(1)
             call = maker.outgoing.call("owner", int, (5,), None, None, waits=False, creates=number)
             call.wait()
-            maker.references._perform([Send("owner", (DELETE, number, number))])
+            maker.notify_service("owner", "telegrad.references", [(DELETE, number, number)])
 
         pass_on_before_it_is_made(simulation, late)
         check_that_it_was_never_made(simulation, "too late")

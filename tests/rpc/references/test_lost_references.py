@@ -1,6 +1,7 @@
 """References on paths that are lost, or that can't be opened: nothing stays behind."""
 
 import gc
+from types import SimpleNamespace
 
 import pytest
 from tests.interpreter import settle
@@ -12,6 +13,7 @@ from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.calls.service import seal_message
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.protocol.reference_table import ADD
 from telegrad.rpc.wire.frames import ANSWER, CALL, CREATES, NOTICE, Frame
@@ -167,8 +169,9 @@ def test_a_reference_that_its_owner_does_not_know_any_more_is_an_error_that_says
     def program():
         # As from a worker that died while this fork was on its way, and with it the value.
         rref, fork = b.next_id(), a.next_id()
-        a.references._perform(a.references._table.arrived(rref, fork, "b", "lost"))
-        reference = a.references.handle_type.handle(a, b.info, rref, fork)
+        path = SimpleNamespace(peer=WorkerInfo("lost", 9), closed=False)
+        descriptor = [rref, fork, "b", b.info.id, b.info.incarnation, False]
+        (reference,) = a.references.acceptor(path)([descriptor])
         simulation.sleep(1)
         return fetch_in_vain(reference, WorkerLost)
 
@@ -294,11 +297,11 @@ def test_a_lost_user_is_not_counted_if_its_word_is_read_after_the_loss():
     with neighbours("a", "b") as (a, b):
         a.rpc_sync("b", simulated.who)
         path = b.peers.get("a").incoming
-        kept = b.make_rref(3)
+        kept = b.references.keep(3)
         b.endpoint_lost(path, ConnectionError("cut"))
-        header, _ = seal_message("telegrad.references", [[ADD, kept._rref, a.next_id(), False]], ())
+        header, _ = seal_message("telegrad.references", [[ADD, kept, a.next_id(), False]], ())
         b.receive(path, Frame(NOTICE, 0, 0, 0, header, ()))
-        del kept
+        b.references.release(kept, None)
         assert eventually(lambda: b.references.counts()["owned"] == 0)
 
 

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from telegrad.errors import Refused, UsageError
-from telegrad.rpc.security import keys
 from telegrad.rpc.security.keys import KEY_BYTES, ClusterKey
 from telegrad.rpc.transport import Identity
 
@@ -98,11 +97,16 @@ def test_a_key_cant_be_pickled() -> None:
         (0, 0o644, True),
     ],
 )
-def test_of_a_key_that_root_owns_the_group_may_read_but_never_the_world(owner, mode, is_refused):
+def test_of_a_key_that_root_owns_the_group_may_read_but_never_the_world(
+    tmp_path, monkeypatch, owner, mode, is_refused
+):
+    key = ClusterKey.fresh()
+    key.save(tmp_path / "key")
     status = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 65, 0, 0, 0))
+    monkeypatch.setattr(os, "fstat", lambda fd: status)
     refusal = pytest.raises(Refused, match=f"mode {mode:04o}") if is_refused else nullcontext()
     with refusal:
-        keys._check_private(status, "a key")
+        assert ClusterKey.load(tmp_path / "key") == key
 
 
 def test_a_key_as_text_is_parsed_and_what_is_none_is_not_shown() -> None:
