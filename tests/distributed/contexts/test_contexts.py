@@ -302,10 +302,15 @@ def test_a_worker_that_is_met_while_a_context_is_released_does_no_harm():
             context.known.setdefault("c", rpc.get_worker_info("c"))
             return str.__eq__(self, other)
 
+        def __ne__(self, other):
+            return not self == other
+
     with autograd.context() as context_id:
         rpc.rpc_sync("b", handlers.scale, (x(),))
         context = autograd_of(rpc.current_worker()).contexts.get(context_id)
         context.known = {Name("main"): rpc.get_worker_info(), **context.known}
+    assert context.released
+    assert "c" in context.known
 
 
 def test_a_message_that_is_recorded_while_a_pass_is_committed_does_no_harm(monkeypatch):
