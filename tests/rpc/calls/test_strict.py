@@ -89,6 +89,7 @@ def test_no_attribute_of_a_value_leads_out_of_a_strict_worker(strict, name, args
         remote_module._forward,
         local_optimizer.make,
         local_optimizer.make_scheduler,
+        local_optimizer.call,
     ],
 )
 def test_a_strict_worker_serves_nothing_that_calls_what_a_peer_names(strict, function):

@@ -34,7 +34,8 @@ class _OnOwners:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all owners, by owner, as copies."""
-        return {"owners": self._everywhere(local.state_dict, f"read the state of the {self._kind}")}
+        what = f"read the state of the {self._kind}"
+        return {"owners": self._everywhere(local.call, what, "state_dict")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned; a state that does not fit changes nothing.
@@ -54,8 +55,10 @@ class _OnOwners:
             raise
 
     def _load(self, states: Mapping[str, Any]) -> None:
-        asked = {owner: (each, states[owner]) for owner, each in self._local.items()}
-        _ask_all(f"restore the state of the {self._kind}", local.load_state_dict, asked)
+        asked = {
+            owner: (each, "load_state_dict", states[owner]) for owner, each in self._local.items()
+        }
+        _ask_all(f"restore the state of the {self._kind}", local.call, asked)
 
     def _renew(self) -> None:
         """Make sure that there is one on the present life of each owner, where that is known."""
@@ -241,11 +244,11 @@ class DistributedScheduler(_OnOwners):
 
         The arguments are those of the schedulers, such as the loss for ``ReduceLROnPlateau``.
         """
-        self._everywhere(local.step_scheduler, "step the scheduler", *args)
+        self._everywhere(local.call, "step the scheduler", "step", *args)
 
     def get_last_lr(self) -> dict[str, Any]:
         """Return the learning rates last set, by owner."""
-        return self._everywhere(local.last_lr, "read the learning rate")
+        return self._everywhere(local.call, "read the learning rate", "get_last_lr")
 
 
 def _is_of_resident(given: Any) -> bool:

@@ -209,21 +209,6 @@ def make_scheduler(reference: RRef, scheduler_class: Any, args: Any, kwargs: Any
     return current_worker().make_rref(scheduler)
 
 
-def step_scheduler(reference: RRef, *args: Any) -> None:
-    """Set the scheduler's next learning rate."""
-    reference.local_value().step(*args)
-
-
-def last_lr(reference: RRef) -> Any:
-    """Return the learning rates that the scheduler set last."""
-    return reference.local_value().get_last_lr()
-
-
-def state_dict(reference: RRef) -> Any:
-    """Return the state of an optimiser or a scheduler."""
-    return reference.local_value().state_dict()
-
-
-def load_state_dict(reference: RRef, state: Any) -> None:
-    """Give an optimiser or a scheduler a state."""
-    reference.local_value().load_state_dict(state)
+def call(reference: RRef, method: str, *args: Any) -> Any:
+    """Call a method of an optimiser or a scheduler; return its result."""
+    return getattr(reference.local_value(), method)(*args)
