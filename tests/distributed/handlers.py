@@ -12,7 +12,7 @@ import numpy as np
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
-from telegrad.distributed.worker_autograd import autograd_of
+from telegrad.distributed.current import autograd_of
 
 _PARAMETERS = weakref.WeakKeyDictionary()
 _MAKING = threading.Lock()

@@ -5,7 +5,8 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
+from telegrad.distributed.current import autograd_of
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc.wire.frames import CALL, NOTICE, Frame
 
 

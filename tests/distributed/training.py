@@ -10,7 +10,7 @@ import numpy as np
 import telegrad as tg
 from telegrad import nn
 from telegrad.distributed import autograd, rpc
-from telegrad.distributed.worker_autograd import autograd_of
+from telegrad.distributed.current import autograd_of
 from telegrad.profiler import profile
 
 MEETING = threading.Barrier(2)

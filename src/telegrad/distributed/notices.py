@@ -5,12 +5,14 @@ A lost worker is usually not dialled, since what it had is lost with it.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from telegrad.rpc.peers import Session
 from telegrad.rpc.worker import Worker
+
+if TYPE_CHECKING:
+    from telegrad.rpc.protocol.session import Session
 
 
 def notify(
@@ -37,7 +39,7 @@ def notify(
     return True
 
 
-def reachable(worker: Worker, name: str) -> Session | None:
+def reachable(worker: Worker, name: str) -> "Session | None":
     """Return the session of a worker that a notice reaches without dialling; else None."""
     peer = worker.peers.get(name)
     return None if peer is None or peer.outgoing is None or peer.outgoing.closed else peer

@@ -18,16 +18,13 @@ from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.leases import Leases
 from telegrad.distributed.contexts.recomputation import apart
 from telegrad.distributed.contexts.recorder import Recorder
-from telegrad.distributed.current import ATTACHED, autograd_of
+from telegrad.distributed.current import ATTACHED
 from telegrad.distributed.passes.commit import PassCommit
 from telegrad.distributed.passes.coordinator import PassCoordinator
 from telegrad.distributed.passes.gradient_codec import GradientCodec
 from telegrad.distributed.tools.event_log import EventLog
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
-
-__all__ = ["WorkerAutograd", "attach_autograd", "autograd_of"]
-
 
 FRAMEWORKS: Final = {"torch": "telegrad.interop.torch.framework"}
 """The module to import when a value of another framework is first met; by name, since it is in a

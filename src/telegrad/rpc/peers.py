@@ -7,8 +7,6 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.protocol.session import Session
 
-__all__ = ["Peers", "Session"]
-
 
 class Peers:
     """The table. Its lock guards it and the sessions in it."""

@@ -12,7 +12,7 @@ import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.contexts import dual_levels
-from telegrad.distributed.worker_autograd import autograd_of
+from telegrad.distributed.current import autograd_of
 from telegrad.errors import LevelError
 from telegrad.rpc.calls.future import Future
 from telegrad.tensors.forward.levels import Level

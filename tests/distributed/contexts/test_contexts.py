@@ -11,8 +11,8 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.passes.local_pass import LocalPass
-from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import ContextError
 
 

@@ -13,9 +13,10 @@ from tests.rpc.test_finalizers import Cycle, Watched, in_time
 import telegrad as tg
 from telegrad.distributed import autograd, parameter_lock, rpc
 from telegrad.distributed.contexts import context as context_module
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.passes import local_pass
 from telegrad.distributed.passes.coordinator import PassCoordinator
-from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ContextError
 from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors.forward.levels import Level

@@ -15,9 +15,10 @@ import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.contexts.context import CURRENT, ProgramPoint
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.passes.coordinator import PassCoordinator
 from telegrad.distributed.passes.gradient_codec import GradientCodec
-from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ContextError, PassAborted, WorkerLost
 from telegrad.rpc.calls.future import Future
 from telegrad.testing.simulation import Simulation

@@ -14,8 +14,9 @@ from tests.rpc.neighbours import neighbours
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.contexts import dual_levels, leases
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.notices import LateNotice
-from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
+from telegrad.distributed.worker_autograd import attach_autograd
 
 ANSWERS = {leases.HELD: leases.RELEASE, dual_levels.HELD: dual_levels.CLOSED}
 

@@ -11,9 +11,9 @@ from tests.interpreter import needs_prompt_freeing
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.passes.coordinator import GRADIENTS
 from telegrad.distributed.passes.plan import PassPlan
-from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import (
     AnomalyError,
     CallTimeout,

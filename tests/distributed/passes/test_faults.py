@@ -8,7 +8,8 @@ from tests.distributed import programs
 from tests.distributed.passes.test_random_programs import WORKERS, alone, same_bits
 from tests.distributed.soak import amount
 
-from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
+from telegrad.distributed.current import autograd_of
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ContextError, PeerError
 from telegrad.rpc.options import Options
 from telegrad.testing.simulation import Faults, Simulation

@@ -10,7 +10,7 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 import telegrad as tg
 from telegrad.autograd import functional
 from telegrad.distributed import autograd, rpc
-from telegrad.distributed.worker_autograd import autograd_of
+from telegrad.distributed.current import autograd_of
 from telegrad.errors import ContextError
 
 W = np.array([2.0, 3.0])

@@ -5,7 +5,8 @@ from tests.rpc.neighbours import neighbours
 
 import telegrad as tg
 from telegrad.distributed import autograd
-from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
+from telegrad.distributed.current import autograd_of
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.current import set_default_worker

@@ -8,8 +8,9 @@ import pytest
 from tests.distributed import programs
 from tests.distributed.soak import amount
 
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.passes import local_pass
-from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.engine import OrderedTask
 from telegrad.rpc.options import Options
 from telegrad.testing.simulation import Faults, Simulation

@@ -12,7 +12,8 @@ from tests.distributed.soak import amount
 
 import telegrad as tg
 from telegrad.distributed import autograd
-from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
+from telegrad.distributed.current import autograd_of
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.testing.simulation import Simulation
 
 

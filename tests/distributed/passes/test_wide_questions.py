@@ -36,7 +36,7 @@ from tests.distributed.worlds import MANY_PLACES, PLACES, Here, There, numbers
 
 import telegrad as tg
 from telegrad.distributed import autograd
-from telegrad.distributed.worker_autograd import autograd_of
+from telegrad.distributed.current import autograd_of
 from telegrad.errors import CallTimeout, GradientError, ProtocolViolation
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose
