@@ -2,17 +2,7 @@
 
 import typing as _typing
 
-from telegrad.nn.functional.activations import (
-    gelu,
-    log_softmax,
-    logsigmoid,
-    relu,
-    sigmoid,
-    silu,
-    softmax,
-    softplus,
-    tanh,
-)
+from telegrad.nn.functional.activations import gelu, log_softmax, softmax
 from telegrad.nn.functional.attention import scaled_dot_product_attention
 from telegrad.nn.functional.convolution import conv2d
 from telegrad.nn.functional.dropout import dropout
@@ -28,6 +18,9 @@ from telegrad.nn.functional.normalization import batch_norm, layer_norm
 from telegrad.nn.functional.pooling import avg_pool2d, max_pool2d
 from telegrad.nn.functional.recurrent import gru_layer
 from telegrad.nn.torch_names import FUNCTIONS as _FUNCTIONS
+from telegrad.ops.activations import log_sigmoid as logsigmoid
+from telegrad.ops.activations import relu, sigmoid, silu, softplus
+from telegrad.ops.transcendental import tanh
 from telegrad.tensors.torch_hints import advice_on_names as _advice_on_names
 
 __all__ = [

@@ -1,26 +1,11 @@
-"""Activations and softmax under the names of ``torch.nn.functional``."""
+"""Activations and softmax with the arguments that they have in ``torch.nn.functional``."""
 
 from typing import Literal
 
 from telegrad.ops import activations
 from telegrad.ops import softmax as _softmax
-from telegrad.ops.activations import log_sigmoid as logsigmoid
-from telegrad.ops.activations import relu, sigmoid, silu, softplus
-from telegrad.ops.transcendental import tanh
 from telegrad.rules.gelu import GELU_WITH_SLOPE
 from telegrad.tensors import Tensor, apply_several
-
-__all__ = [
-    "gelu",
-    "log_softmax",
-    "logsigmoid",
-    "relu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
-    "tanh",
-]
 
 
 def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
