@@ -7,24 +7,22 @@ of any worker's group is alive.
 """
 
 import contextlib
-import ctypes
 import os
 import selectors
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
 from telegrad.distributed.cluster.output import LineStream, Prefixer
+from telegrad.distributed.cluster.process_settings import ends_with
 from telegrad.rpc.timeouts import LONGEST_WAIT
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 64 << 10
-_PR_SET_PDEATHSIG = 1
 
 
 class _Worker:
@@ -49,7 +47,8 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=_die_with_parent(),
+            # Safe: no other thread of this process can hold a lock.
+            preexec_fn=ends_with(os.getpid()),
         )
         return self.process
 
@@ -212,22 +211,3 @@ def _signals() -> Iterator[socket.socket]:
             signal.signal(number, handler)
         arrivals.close()
         waker.close()
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """Return what a child runs between fork and exec, on kernels that offer this.
-
-    It is safe, since no lock can be held by another thread: this process has only one that matters,
-    the one that forks.
-    """
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return ask

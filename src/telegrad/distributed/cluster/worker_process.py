@@ -7,7 +7,6 @@ later is announced by the parent's worker.
 """
 
 import contextlib
-import ctypes
 import faulthandler
 import importlib
 import io
@@ -24,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from telegrad.distributed.cluster.child_output import LogPipe
+from telegrad.distributed.cluster.process_settings import ends_with, switch_often
 from telegrad.distributed.cluster.terminal import borrow_terminal
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ProtocolViolation
@@ -39,10 +39,8 @@ from telegrad.rpc.worker import Worker
 
 INTRODUCE: Final = "telegrad.introduce"
 
-_PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.
 _GRACE: Final = 2.0  # The most seconds from the end of the socket to that of the process.
 _LATENCY: Final = 0.5  # Seconds that the parent may take to say why a sibling's connection ended.
-_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's default is ten times as long.
 
 
 class WorkerSpec(msgspec.Struct):
@@ -149,26 +147,16 @@ class Line:
         return data
 
 
-def _die_with_parent(parent: int) -> None:
-    """Have the kernel end this process with its parent, if it can."""
-    if not sys.platform.startswith("linux"):
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def main(fd: int) -> None:
     """Be a worker until the control socket closes."""
-    # By default, Python lets requests wait too long for a busy thread of the user's.
-    sys.setswitchinterval(_SWITCH_INTERVAL)
+    switch_often()
     # Ctrl-C at the terminal is for the parent, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Line(socket.socket(fileno=fd))
     try:
         spec: WorkerSpec = line.receive(WorkerSpec)
-        if spec.parent is not None:
-            _die_with_parent(spec.parent)
+        if spec.parent is not None and (ask := ends_with(spec.parent)) is not None:
+            ask()
         _forward_logs(spec)
         for module in spec.imports:
             importlib.import_module(module)

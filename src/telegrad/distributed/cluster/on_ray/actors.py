@@ -5,12 +5,12 @@ again under its name, with another incarnation, even if the program that started
 """
 
 import dataclasses
-import sys
 from importlib import import_module
 from typing import Any, Final
 
 import msgspec
 
+from telegrad.distributed.cluster.process_settings import switch_often
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc.current import set_default_worker
 from telegrad.rpc.membership.card import OPEN
@@ -22,7 +22,6 @@ from telegrad.rpc.security.keys import ClusterKey
 
 NAMESPACE: Final = "telegrad"
 """The namespace of Ray where the actors of clusters are found by name."""
-_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's default is ten times as long.
 _LONGEST_LEAVE: Final = 5.0  # Seconds.
 
 
@@ -109,8 +108,7 @@ class WorkerActor:
 
     def __init__(self, spec: ClusterSpec, name: str, rank: int) -> None:
         ray = import_module("ray")
-        # By default, Python lets requests wait too long for a busy thread of the user's.
-        sys.setswitchinterval(_SWITCH_INTERVAL)
+        switch_often()
         host = ray.util.get_node_ip_address()
         # By name: if its handle were an argument, Ray would keep that in its store.
         board = ray.get_actor(board_name(spec.name), NAMESPACE)
