@@ -19,7 +19,7 @@ BACKEND_NAME: Final = "cupy"
 
 
 def is_cupy(array: Any) -> bool:
-    """Tell whether this is one of CuPy's arrays; asking does not import CuPy."""
+    """Say whether this is one of CuPy's arrays; asking does not import CuPy."""
     kind: Any = type(array)
     return _is_of_cupy(kind)
 

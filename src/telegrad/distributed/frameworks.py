@@ -57,7 +57,7 @@ class Framework(Protocol):
     """For its own optimisers; None if they may write into parameters at any time."""
 
     def is_recording(self) -> bool:
-        """Tell whether the framework records what this thread does."""
+        """Say whether the framework records what this thread does."""
 
     def default_modes(
         self, scope: AbstractContextManager[Any], keeps_recording: bool
@@ -133,7 +133,7 @@ class Devices(Protocol):
     """How gradients go from device to device, and not as arrays in a frame."""
 
     def carries(self, gradient: Any) -> bool:
-        """Tell whether ``pack`` takes a gradient, which may be telegrad's own array on a device."""
+        """Say whether ``pack`` takes a gradient, which may be telegrad's own array on a device."""
 
     def pack(self, gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
         """Return what carries each gradient to `to`: a raw array, or an argument for ``unpack``."""
@@ -304,7 +304,7 @@ def _name_of(framework: Framework) -> str:
 
 
 def is_carried(gradient: Any) -> bool:
-    """Tell whether a framework packs this gradient, its own or telegrad's on a device."""
+    """Say whether a framework packs this gradient, its own or telegrad's on a device."""
     return any(each.devices is not None and each.devices.carries(gradient) for each in known)
 
 
@@ -358,7 +358,7 @@ def join(values: list[Any], stand_ins: list[Any], owners: dict[int, Framework]) 
 
 
 def is_recording(values: list[Any]) -> bool:
-    """Tell whether a call with these values is recorded, provided that telegrad records here.
+    """Say whether a call with these values is recorded, provided that telegrad records here.
 
     It is not if a framework records nothing here and telegrad has nothing to record either.
     """

@@ -101,7 +101,7 @@ def _as_chosen(x: Tensor, values: Tensor, index: Any) -> Tensor:
 
 
 def _has_integers(index: Any) -> bool:
-    """Tell whether an index holds integer arrays, which may name a place twice."""
+    """Say whether an index holds integer arrays, which may name a place twice."""
     parts = index if isinstance(index, tuple) else (index,)
     return any(getattr(part, "shape", ()) != () and part.dtype.kind in "iu" for part in parts)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_complex(xp: Any, x: Any) -> bool:
-    """Tell whether the elements are complex."""
+    """Say whether the elements are complex."""
     return bool(xp.dtype_of(x).kind == "c")
 
 

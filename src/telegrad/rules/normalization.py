@@ -34,7 +34,7 @@ def _mean_products(xp: Any, x: Any, y: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _has_rows(xp: Any, x: Any, axes: tuple[int, ...]) -> bool:
-    """Tell whether the axes are the last ones of a plain real array, where sums are quicker."""
+    """Say whether the axes are the last ones of a plain real array, where sums are quicker."""
     return _is_plain(xp, x) and axes == _last(x, len(axes))
 
 

@@ -73,7 +73,7 @@ def _beside_others(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def takes(x: Any) -> bool:
-    """Tell whether operators accept `x` beside a Tensor."""
+    """Say whether operators accept `x` beside a Tensor."""
     return isinstance(x, (Tensor, *NUMBERS, np.ndarray, np.generic))
 
 
@@ -115,7 +115,7 @@ def joint_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
 
 
 def fits_kind(dtype: np.dtype[Any], into: np.dtype[Any]) -> bool:
-    """Tell whether `into` holds values of `dtype` without losing a fraction or imaginary part."""
+    """Say whether `into` holds values of `dtype` without losing a fraction or imaginary part."""
     return _RANK[dtype.kind] <= _RANK[into.kind]
 
 

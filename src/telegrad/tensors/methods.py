@@ -96,13 +96,13 @@ class Methods:
         return late_bound.namespace.argmin(self, axis=axis, keepdims=keepdims)
 
     def all(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Tell whether all elements are true, over some axes or over all of them."""
+        """Say whether all elements are true, over some axes or over all of them."""
         if unknown:
             raise unexpected("all", unknown)
         return late_bound.namespace.all(self, axis=axis, keepdims=keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Tell whether some element is true, over some axes or over all of them."""
+        """Say whether some element is true, over some axes or over all of them."""
         if unknown:
             raise unexpected("any", unknown)
         return late_bound.namespace.any(self, axis=axis, keepdims=keepdims)

@@ -201,7 +201,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
         return meta
 
     def is_inference(self) -> bool:
-        """Tell whether this tensor was made under ``inference_mode``."""
+        """Say whether this tensor was made under ``inference_mode``."""
         return self.meta is not None and self.meta.inference
 
     def detach(self) -> "Tensor":

@@ -14,7 +14,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def differentiable(array: Any) -> bool:
-    """Tell whether values of this dtype carry derivatives."""
+    """Say whether values of this dtype carry derivatives."""
     return bool(array.dtype.kind in "fc")
 
 

@@ -42,7 +42,7 @@ def _add_at(out: Any, index: Any, values: Any) -> None:
 
 
 def _is_basic(index: Any) -> bool:
-    """Tell whether no place can be named twice: slices, integers, None and the ellipsis only."""
+    """Say whether no place can be named twice: slices, integers, None and the ellipsis only."""
     parts = index if type(index) is tuple else (index,)
     return all(
         part is None or part is Ellipsis or isinstance(part, (slice, int, np.integer))

@@ -52,7 +52,7 @@ class NumpyProtocols:
 
 
 def _is_default(key: str, value: Any) -> bool:
-    """Tell whether an option asks for what would happen without it."""
+    """Say whether an option asks for what would happen without it."""
     return value is None if key in ("out", "dtype") else key == "where" and value is True
 
 

@@ -211,7 +211,7 @@ class set_grad_enabled(SetAtOnce):
 
 
 def is_grad_enabled() -> bool:
-    """Tell whether operations are recorded here and now.
+    """Say whether operations are recorded here and now.
 
     Examples:
         >>> tg.is_grad_enabled()
@@ -221,7 +221,7 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Tell whether ``inference_mode`` is on here and now.
+    """Say whether ``inference_mode`` is on here and now.
 
     Examples:
         >>> tg.is_inference_mode_enabled()

@@ -56,7 +56,7 @@ class _Watched:
 
 
 def needs_storing(inputs: Sequence[Tensor], mode: Mode) -> bool:
-    """Tell whether bare references will not do."""
+    """Say whether bare references will not do."""
     if mode.pack is not None:
         return True
     return any(x.tangents or type(x.array) is SharedArray for x in inputs)
@@ -80,7 +80,7 @@ def stored_result(kept: Any, tensor: Tensor, mode: Mode, name: str) -> Any:
 
 
 def has_tangents(kept: Any) -> bool:
-    """Tell whether what ``stored`` kept carries tangents, without unpacking it."""
+    """Say whether what ``stored`` kept carries tangents, without unpacking it."""
     return bool((kept.tensor if isinstance(kept, _Watched) else kept).tangents)
 
 
