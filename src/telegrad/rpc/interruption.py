@@ -1,22 +1,23 @@
-"""What may come between any two steps of telegrad: Ctrl-C, a signal's handler, a finalizer.
+"""What may interrupt telegrad between any two steps: Ctrl-C, a signal's handler, a finalizer.
 
 Whatever the collector frees may run a finalizer of the user's, on any thread; a signal's handler
 runs on the main thread. Both may call telegrad, and a handler may raise, as that of Ctrl-C does.
-The law, for all files beside this one and those above:
+These are the rules for all files beside this one and above:
 
-1. A thread that moves bytes (it sends, reads or dials) is `busy`: it is marked here until they are
-   in order again. That is looked at once, where users call in: a call or a wait is refused, a
-   notice or an answer is sent by another thread. So no frame and no dialling is ever entered by a
-   thread that is in one already. What telegrad itself runs of the user's (a handler, a callback, a
-   ``__setstate__``) runs where nothing is marked, and may call whatever it likes.
-2. Elsewhere a finalizer may call in. A value that goes when its last reference does, or an argument
-   when its call has been served, ends there each time, and must not be refused by chance. For this
-   each lock that is held for some steps is reentrant, what it guards is whole after each of them,
-   and what is gone through under it is a copy. Finalizers of telegrad's own take no lock: they
-   note what is due, and timers do it (`References.release`).
-3. A worker may be closed anywhere, by a signal's handler most likely. What was taken for a link
-   just before is given back by the thread that took it, which sees that the link has ended.
-4. An interrupt that raises can't be put off: the handler may be the user's own, and telegrad
+1. A thread that moves bytes (that sends, reads or dials) is `busy`: it is marked here until they
+   are in order again. The mark is checked where users call in: a call or a wait is refused, and a
+   notice or an answer is sent by another thread. So no thread that is in the middle of a frame, or
+   of dialling, starts another. Code of the user's that telegrad itself runs (a handler, a callback,
+   a ``__setstate__``) runs while nothing is marked, and may call whatever it likes.
+2. Elsewhere a finalizer may call in. For some, such as that of a value that goes with its last
+   reference, or of an argument whose call has been served, this is always the place where they
+   run, so they must not be refused by chance. Therefore every lock that is held for several steps
+   is reentrant, what it guards is consistent after each of them, and what is iterated over under it
+   is a copy. Telegrad's own finalizers take no lock: they note what is due, and timers do it
+   (`References.release`).
+3. A worker may be closed at any point, most likely by a signal's handler. What a thread has just
+   taken for a link, it gives back itself when it sees that the link has ended.
+4. An interrupt that raises can't be postponed: the handler may be the user's own, and telegrad
    installs none. So it comes wherever Python looks for signals: as a function begins, a loop turns
    or a call has returned. What a socket took is counted in the step that sends it
    (`Connection.went`), so a frame that was begun is finished, by another thread if need be, and
@@ -36,11 +37,11 @@ from typing import Final
 from telegrad.errors import UsageError
 
 busy: Final[dict[int, object]] = {}
-"""The threads that send, by their ids, and those that read or dial, by the ids' complements.
+"""The threads that send, by their ids, and those that read or dial, by their ids' complements.
 
-Two marks, since a thread that dials sends a greeting, and one that reads may close the worker and
-tell others. Each with what for: a link, or an attempt. Empty, most often: so `if busy` is all that
-a call pays. Set and deleted in lines that call nothing.
+There are two marks, since a thread that dials sends a greeting, and one that reads may close the
+worker and tell others. Each has what it is for: a link, or an attempt. The dict is mostly empty, so
+`if busy` is all that a call pays. It is set and deleted in lines that call nothing.
 """
 
 
