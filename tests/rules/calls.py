@@ -132,7 +132,7 @@ def gradients(
 
 def tangents(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The tangents of the results where every input that requires grad moves by one."""
-    from telegrad.testing.derivatives import pushed
+    from telegrad.testing.derivatives import jvp
 
     places = [i for i, x in enumerate(inputs) if x.requires_grad]
 
@@ -143,4 +143,4 @@ def tangents(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Te
         return tuple_of(function(*arguments))
 
     wanted = [wrap(inputs[i].array) for i in places]
-    return pushed(of_wanted, wanted, [telegrad.ones_like(x) for x in wanted])
+    return jvp(of_wanted, wanted, [telegrad.ones_like(x) for x in wanted])

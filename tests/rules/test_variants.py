@@ -13,7 +13,7 @@ import telegrad
 from telegrad.rules import Primitive
 from telegrad.tensors import Tensor, apply, wrap
 from telegrad.testing import gradient_check
-from telegrad.testing.derivatives import pushed
+from telegrad.testing.derivatives import jvp
 
 
 def marked(chosen: list[tuple[str, Sample]]) -> Any:
@@ -85,7 +85,7 @@ def test_tangents_of_the_inputs_one_by_one_add_up_to_that_of_all(name: str, samp
             return tuple_of(function(*inputs))
 
         values = [wrap(arrays[i]) for i in chosen]
-        return [t.array for t in pushed(of_chosen, values, [telegrad.ones_like(x) for x in values])]
+        return [t.array for t in jvp(of_chosen, values, [telegrad.ones_like(x) for x in values])]
 
     parts = [moving([place]) for place in places]
     for i, expected in enumerate(moving(places)):

@@ -13,7 +13,7 @@ Tensors: TypeAlias = Callable[..., tuple[Tensor, ...]]
 """A function of Tensors with a tuple of Tensors as its result."""
 
 
-def pulled(
+def vjp(
     f: Tensors, inputs: Sequence[Tensor], cotangents: Sequence[Tensor], *, recorded: bool
 ) -> tuple[Tensor, ...]:
     """Return the transposed Jacobian of `f` at the inputs, times the cotangents."""
@@ -26,7 +26,7 @@ def pulled(
     return grad(roots, ends, weights, create_graph=recorded, materialize_grads=True)
 
 
-def pushed(f: Tensors, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def jvp(f: Tensors, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return the Jacobian of `f` at the inputs, times the tangents."""
     with dual_level():
         duals = [make_dual(x, t) for x, t in zip(inputs, tangents, strict=True)]

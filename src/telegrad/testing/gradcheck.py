@@ -20,7 +20,7 @@ import numpy as np
 from telegrad.errors import DTypeError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.modes import enable_grad
-from telegrad.testing.derivatives import Tensors, names_of_nodes, pulled, pushed
+from telegrad.testing.derivatives import Tensors, jvp, names_of_nodes, vjp
 from telegrad.testing.differences import jacobian
 from telegrad.testing.layout import Array, Layout, differentiable
 
@@ -183,15 +183,15 @@ class _Check:
         of = f" of {trail}" if trail else ""
         back = forth = None
         if "reverse" in self.modes:
-            gradients = pulled(f, leaves, cotangents, recorded=False)
+            gradients = vjp(f, leaves, cotangents, recorded=False)
             _refuse_other_kind(f"reverse mode{of}", gradients, arrays, met)
             back = inside.flat([g.array for g in gradients])
             self._compare(f"reverse mode{of}", "input", inside, slopes.T @ v, back, atol, met)
-            again = pulled(f, leaves, cotangents, recorded=True)
+            again = vjp(f, leaves, cotangents, recorded=True)
             recorded_back = inside.flat([g.array for g in again])
             _refuse_other_values(f"reverse mode{of} with create_graph", back, recorded_back, met)
         if "forward" in self.modes:
-            results = pushed(f, list(map(wrap, arrays)), tangents)
+            results = jvp(f, list(map(wrap, arrays)), tangents)
             _refuse_other_kind(f"forward mode{of}", results, [y.array for y in recorded], met)
             forth = outside.flat([t.array for t in results])
             self._compare(f"forward mode{of}", "output", outside, slopes @ u, forth, atol, met)
@@ -212,10 +212,10 @@ class _Check:
         count = len(arrays)
 
         def gradient(*values: Tensor) -> tuple[Tensor, ...]:
-            return pulled(f, values[:count], values[count:], recorded=True)
+            return vjp(f, values[:count], values[count:], recorded=True)
 
         def tangent(*values: Tensor) -> tuple[Tensor, ...]:
-            return pushed(f, values[:count], values[count:])
+            return jvp(f, values[:count], values[count:])
 
         if "reverse" in self.modes:
             trail = f"the reverse-mode derivative{of}"
