@@ -12,7 +12,7 @@ from telegrad.cli.debug import DEBUG
 from telegrad.cli.demo import DEMO
 from telegrad.cli.keygen import KEYGEN
 from telegrad.cli.run import RUN
-from telegrad.cli.standard import fill_standard_streams
+from telegrad.cli.standard_streams import fill_standard_streams
 from telegrad.errors import TelegradError
 
 __all__ = ["COMMANDS", "main"]
