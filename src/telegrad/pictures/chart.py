@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
-from telegrad.pictures.text import shortened, written
+from telegrad.pictures.text import shortened, xml_escaped
 
 _COLORS = ("#1f6fb2", "#c8553d", "#3c8d53", "#8a5fb0", "#b58900", "#4d4d4d")
 _WIDTH, _HEIGHT = 720, 400
@@ -59,7 +59,7 @@ def line_chart(
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         f'<text x="{_WIDTH / 2}" y="24" text-anchor="middle" font-size="15">'
-        f"{written(title)}</text>",
+        f"{xml_escaped(title)}</text>",
     ]
     ticks = _log_ticks(low, high) if log_y else _ticks(low, high)
     for tick, label in zip(ticks, _labels([10**tick for tick in ticks] if log_y else ticks)):
@@ -85,9 +85,9 @@ def line_chart(
     parts += [
         *names,  # over all lines
         f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 10}" text-anchor="middle">'
-        f"{written(x_label)}</text>",
+        f"{xml_escaped(x_label)}</text>",
         f'<text transform="translate(16 {middle}) rotate(-90)" text-anchor="middle">'
-        f"{written(y_label)}</text>",
+        f"{xml_escaped(y_label)}</text>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -118,7 +118,7 @@ def _name(name: str, position: int, color: str) -> str:
     return (
         f'<text x="{_WIDTH - _RIGHT - 4}" y="{_TOP + 16 * (position + 1)}" text-anchor="end" '
         f'fill="{color}" stroke="white" stroke-width="4" paint-order="stroke">'
-        f"{written(shortened(name, 80))}</text>"
+        f"{xml_escaped(shortened(name, 80))}</text>"
     )
 
 

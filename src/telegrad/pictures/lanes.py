@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from telegrad.pictures.text import shortened, written
+from telegrad.pictures.text import shortened, xml_escaped
 
 _FILLS = {"leaf": "#d7ecd9", "send": "#fde3c8", "recv": "#cfe3f7", "op": "#f4f4f4"}
 _JUMP = 'stroke="#b35900" stroke-dasharray="5 3" stroke-width="1.6"'
@@ -73,14 +73,14 @@ def lane_graph(
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>',
         f'<rect width="{width}" height="{top:.0f}" fill="white"/>',
-        f'<text x="12" y="24" font-size="15">{written(title)}</text>',
+        f'<text x="12" y="24" font-size="15">{xml_escaped(title)}</text>',
     ]
     for lane in lanes:
         height = heights[lane] * _ROW + 12
         parts.append(
             f'<rect x="6" y="{tops[lane]}" width="{width - 12}" height="{height}" rx="8" '
             f'fill="#fafafa" stroke="#ccc"/><text x="16" y="{tops[lane] + height / 2 + 4}" '
-            f'font-size="13" font-weight="bold">{written(lane)}</text>'
+            f'font-size="13" font-weight="bold">{xml_escaped(lane)}</text>'
         )
     parts += [_arrow(at(start), at(end), 'stroke="#555"') for start, end in edges]
     parts += [_arrow(at(start), at(end), _JUMP) for start, end in jumps]
@@ -89,7 +89,7 @@ def lane_graph(
         parts.append(
             f'<rect x="{x}" y="{y}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="6" '
             f'fill="{_FILLS.get(dot.kind, "#fff")}" stroke="#888"/><text x="{x + _BOX_WIDTH / 2}" '
-            f'y="{y + 17}" text-anchor="middle">{written(shortened(dot.text, 17))}</text>'
+            f'y="{y + 17}" text-anchor="middle">{xml_escaped(shortened(dot.text, 17))}</text>'
         )
     parts.append("</svg>")
     return "\n".join(parts) + "\n"

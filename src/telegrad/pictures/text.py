@@ -7,7 +7,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 """Characters that XML can't contain, not even escaped."""
 
 
-def written(text: str) -> str:
+def xml_escaped(text: str) -> str:
     """Return the text escaped for XML."""
     return escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text))
 
