@@ -11,7 +11,7 @@ from telegrad.tensors.torch_hints import unexpected
 
 
 class Dropout(Module):
-    """In training, makes elements zero with probability `p` and the others larger by as much.
+    """In training, makes elements zero with probability `p`, and divides the others by ``1 - p``.
 
     Arguments:
         p: From 0 to 1.

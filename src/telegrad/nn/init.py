@@ -100,7 +100,7 @@ def ones_(tensor: Tensor) -> Tensor:
 def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Fill a tensor with values from `a` to `b`, all equally likely; of complex ones both parts.
+    """Fill a tensor with values from `a` to `b`, all equally likely; so are both complex parts.
 
     Arguments:
         tensor: The tensor to fill.
@@ -153,7 +153,7 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill a tensor from the normal distribution without what lies outside of `a` and `b`.
+    """Fill a tensor from the normal distribution, restricted to values from `a` to `b`.
 
     Arguments:
         tensor: The tensor to fill.
@@ -177,7 +177,7 @@ def trunc_normal_(
 
     if not std > 0:
         raise UsageError(f"expected std above 0 in trunc_normal_, got {std}")
-    # Far above the mean shares lie too close to 1 to be told apart; below it they are close to 0.
+    # Far above the mean, shares are too close to 1 to differ; far below, they are close to 0.
     side = -std if a > mean else std
     low, high = sorted((float(ndtr((a - mean) / side)), float(ndtr((b - mean) / side))))
     if not (a < b and low < high):
@@ -250,7 +250,7 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise UsageError(f"expected 'fan_in' or 'fan_out' as mode, got {mode!r}")
     fan = _fans(tensor)[mode == "fan_out"]
-    # Where nothing is read there is nothing to draw, and any scale will do.
+    # If nothing is read, there is nothing to draw, and any scale will do.
     return calculate_gain(nonlinearity, a) / math.sqrt(max(fan, 1))
 
 

@@ -25,7 +25,7 @@ class MSELoss(Module):
 
 
 class HuberLoss(Module):
-    """Squared for small differences, straight for large ones.
+    """Half the squared difference, continued as a straight line for large ones.
 
     Arguments:
         reduction: "mean" (the default), "sum" or "none".

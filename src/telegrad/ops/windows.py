@@ -154,7 +154,7 @@ def overlap_add(
 def _sliding(
     name: str, ndim: int, sizes: Any, axes: Any, strides: Any, dilations: Any
 ) -> tuple[tuple[int, ...], ...]:
-    """Return sizes, axes, strides and dilations, one each for every axis that windows go over."""
+    """Return sizes, axes, strides and dilations, one each for every axis of the windows."""
     sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     count = len(sizes)
     if axes is None:

@@ -31,7 +31,7 @@ def _direction(xp: Any, s: Any) -> Any:
 
 
 def _nonzero(xp: Any, x: Any) -> Any:
-    """Return ones in the place of zeros, to divide by."""
+    """Return the values with ones in place of zeros, to divide by."""
     return xp.where(x == 0, xp.ones_like(x), x)
 
 

@@ -8,7 +8,7 @@ from telegrad.rules.reductions import kept, reduced_count
 
 
 def _per_degree(s: Any) -> float:
-    """Return one over the degrees of freedom; NaN where there are none, as the variance itself."""
+    """Return one over the degrees of freedom; NaN, like the variance, if there are none."""
     degrees = reduced_count(s) - s.correction
     return 1.0 / degrees if degrees > 0 else float("nan")
 

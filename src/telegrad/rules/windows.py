@@ -1,6 +1,6 @@
 """Borders around a value, windows that slide over it, and the sum of windows laid back.
 
-Convolution and pooling are made of these: windows, then a product or a reduction.
+Convolution and pooling consist of these: windows, and then a product or a reduction.
 """
 
 from typing import Any

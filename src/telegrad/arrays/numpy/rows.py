@@ -1,10 +1,10 @@
-"""Rows of some hundred numbers, for each of which NumPy begins anew.
+"""Sums over many rows of some hundred numbers, and a line added to such rows.
 
-A product with ones is a sum: by BLAS it takes a third to a fifth of the time that NumPy's own takes
-on such rows. On long rows NumPy's is as quick, and rounds less.
+NumPy starts anew for each row. A sum is also a product with ones, for which BLAS takes a third to a
+fifth of NumPy's time. On long rows NumPy is as quick, and rounds less.
 
-A bias is repeated, so that it serves many rows as one: added to 512 rows of 512 numbers it takes a
-third less, of 1024 half.
+A bias is repeated, so that several rows are added to at once: that takes a third less time for 512
+rows of 512 numbers, and half as much for rows of 1024.
 """
 
 import functools
@@ -18,9 +18,9 @@ from telegrad.arrays.numpy.sums import total
 __all__ = ["add_to_rows", "column_sums", "row_dots", "row_sums"]
 
 _LONG = 4096
-"""Numbers of a row beyond which NumPy's own sum is taken."""
+"""NumPy's own sum is taken for rows of more numbers."""
 _AT_LEAST = 8192
-"""Numbers of a row worth making: with half as many nothing is gained."""
+"""How long a row of repeated biases is made; with half of that, nothing is gained."""
 
 
 def row_sums(x: Any, axes: int = 1) -> Any:
