@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from telegrad.errors import UsageError
 from telegrad.rpc.security.introduction import check_worker_name
 from telegrad.rpc.security.key_file import write_keys
-from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.keys import ClusterKey, write_private
 from telegrad.rpc.security.tls import (
     AUTHORITY_FILE,
     CERTIFICATE_FILE,
@@ -68,20 +68,20 @@ def mint(
         authority = _make_authority(ec.generate_private_key(ec.SECP256R1()), _TITLE, dates)
         keys = (ClusterKey.fresh(),)
         _make_directory(home)
-        _write(home / AUTHORITY_FILE, _pem(authority[0]))
-        _write(home / PRIVATE_KEY_FILE, _private_pem(authority[1]))
+        write_private(home / AUTHORITY_FILE, _pem(authority[0]))
+        write_private(home / PRIVATE_KEY_FILE, _private_pem(authority[1]))
         write_keys(home / KEY_FILE, keys)
     made = []
     for name in workers:
         certificate, private_key = _make_worker(name, authority, (now - _SKEW, now + lifetime))
         place = directory / name
         _make_directory(place)
-        _write(place / AUTHORITY_FILE, _pem(authority[0]))
-        _write(place / CERTIFICATE_FILE, _pem(certificate))
-        _write(place / PRIVATE_KEY_FILE, _private_pem(private_key))
+        write_private(place / AUTHORITY_FILE, _pem(authority[0]))
+        write_private(place / CERTIFICATE_FILE, _pem(certificate))
+        write_private(place / PRIVATE_KEY_FILE, _private_pem(private_key))
         write_keys(place / KEY_FILE, keys)
         if (home / REVOKED_FILE).exists():
-            _write(place / REVOKED_FILE, (home / REVOKED_FILE).read_bytes())
+            write_private(place / REVOKED_FILE, (home / REVOKED_FILE).read_bytes())
         made.append(place)
     return made
 
@@ -122,7 +122,7 @@ def revoke(directory: Path, workers: Sequence[str]) -> list[Path]:
     copies = [home, *(path.parent for path in sorted(directory.glob(f"*/{CERTIFICATE_FILE}")))]
     for place in copies:
         unseen = place / f"{REVOKED_FILE}.{os.getpid()}"
-        _write(unseen, (old + "".join(lines)).encode("ascii"))
+        write_private(unseen, (old + "".join(lines)).encode("ascii"))
         os.replace(unseen, place / REVOKED_FILE)
     return [place / REVOKED_FILE for place in copies]
 
@@ -236,8 +236,3 @@ def _private_pem(private_key: ec.EllipticCurvePrivateKey) -> bytes:
 def _make_directory(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True)
     path.chmod(0o700)
-
-
-def _write(path: Path, contents: bytes) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(contents)

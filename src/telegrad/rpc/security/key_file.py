@@ -8,7 +8,7 @@ import os
 from typing import Final, Protocol
 
 from telegrad.errors import UsageError
-from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.keys import ClusterKey, write_private
 from telegrad.rpc.security.watched_files import WatchedFiles
 
 STEPS: Final = ("add", "use", "drop")
@@ -54,6 +54,5 @@ def next_keys(keys: tuple[ClusterKey, ...], step: str) -> tuple[ClusterKey, ...]
 def write_keys(path: str | os.PathLike[str], keys: tuple[ClusterKey, ...]) -> None:
     """Replace a file of keys by another with mode 0600; at any moment, one of them is there."""
     unseen = f"{os.fspath(path)}.{os.getpid()}"
-    with open(os.open(unseen, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(b"".join(key.encode() for key in keys))
+    write_private(unseen, b"".join(key.encode() for key in keys))
     os.replace(unseen, path)

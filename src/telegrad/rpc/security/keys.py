@@ -86,9 +86,7 @@ class ClusterKey:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the key to a new file with mode 0600; an existing file is not replaced."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(os.open(path, flags, 0o600), "wb") as file:
-            file.write(self.encode())
+        write_private(path, self.encode())
 
     def encode(self) -> bytes:
         """Return the contents of a key file."""
@@ -123,6 +121,12 @@ class SessionKeys:
 
     def __repr__(self) -> str:
         return "SessionKeys(<hidden>)"
+
+
+def write_private(path: str | os.PathLike[str], contents: bytes) -> None:
+    """Write a new file with mode 0600; an existing file is not replaced."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(contents)
 
 
 def _check_private(status: os.stat_result, path: str | os.PathLike[str]) -> None:
