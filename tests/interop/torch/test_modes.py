@@ -155,6 +155,21 @@ def saving():
     return torch.autograd.graph.saved_tensors_hooks(lambda x: SAVED.append(x) or x, lambda x: x)
 
 
+class Widening(TorchDispatchMode):
+    """Makes every number a double."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {})).double()
+
+
+def test_what_dtype_cotangents_have_is_not_left_to_the_mode_of_who_asks_first():
+    framework._dtype_of_cotangents.cache_clear()
+    with Widening():
+        assert torch.zeros(()).dtype is torch.float64
+        assert framework._dtype_of_cotangents(torch.float32) == np.float32
+    assert framework._dtype_of_cotangents(torch.bfloat16) == np.float32
+
+
 class Scaling(TorchDispatchMode):
     """Makes everything twice as large."""
 

@@ -158,8 +158,6 @@ class Torch(frameworks.Framework):
 
 _PARAMETER: Final = torch.nn.Parameter
 _is_cuda_in_use: Any = torch.cuda.is_initialized
-_CARRIED: Final = frozenset((torch.float32, torch.float64))
-"""The usual dtypes of gradients, which can be sent."""
 _CARRIERS: Final = frozenset(
     (views.CarriedView, placement.Arriving, duals.CarriedTorchDual, CarriedDual)
 )
@@ -181,9 +179,13 @@ def _stand_in(value: torch.Tensor) -> Tensor:
 
 
 def _history_of(value: torch.Tensor) -> Entry | None:
+    """Return where gradients of a tensor that is sent are to enter its graph, if it has one."""
     entry = entry_of(value, keeps=False) if torch.is_grad_enabled() else None
-    if entry is not None and entry.dtype not in _CARRIED:
-        _check_recorded(value)
+    if entry is not None and _dtype_of_cotangents(entry.dtype) is None:
+        raise DTypeError(
+            f"expected a dtype whose gradients can be sent, got {value.dtype} on a torch tensor "
+            "that requires grad"
+        )
     return entry
 
 
@@ -217,15 +219,6 @@ def _completed(
     return None
 
 
-def _check_recorded(value: torch.Tensor) -> None:
-    """Raise for a tensor that requires grad and whose gradients can't be sent."""
-    if _dtype_of_cotangents(value.dtype) is None:
-        raise DTypeError(
-            f"expected a dtype whose gradients can be sent, got {value.dtype} on a torch tensor "
-            "that requires grad"
-        )
-
-
 def _facts_alone(value: torch.Tensor) -> "np.ndarray[Any, Any]":
     """Return an array of the value's shape and its cotangents' dtype, which takes no memory."""
     shape = tuple(value.shape)
@@ -240,11 +233,13 @@ def _zero_of_cotangents(dtype: torch.dtype) -> "np.ndarray[Any, Any]":
 
 @cache
 def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
+    plain = torch.float32 if dtype is torch.bfloat16 else dtype
     try:
-        plain = torch.float32 if dtype is torch.bfloat16 else dtype
-        found: np.dtype[Any] = torch.zeros((), dtype=plain, device=CPU).numpy().dtype
+        # In no mode of the thread that happens to ask first: the answer is kept for all.
+        zero = run_ordinarily(lambda: torch.zeros((), dtype=plain, device=CPU).numpy())
     except TypeError:
         return None
+    found: np.dtype[Any] = zero.dtype
     return found
 
 

@@ -32,7 +32,7 @@ class LoneRegion(Region, eq=False):
         """
         if place is None or type(start := place[0]) in ENDS:
             return False
-        self.lead_in(place)
+        self.places.setdefault(place, len(self.places))
         if start in seen:
             return seen[start] is self
         # An edge may lead nowhere.

@@ -196,8 +196,13 @@ def is_dense(tensor: torch.Tensor) -> bool:
 def check(tensor: torch.Tensor) -> None:
     """Raise for a tensor that can't be sent."""
     kind = type(tensor)
-    is_plain = kind in _TYPES and tensor.dtype in _NATIVE and tensor.layout is _STRIDED
-    if is_plain and tensor.is_cpu and not tensor.is_nested and not is_transformed(tensor):
+    if (
+        kind in _TYPES
+        and tensor.dtype in _NATIVE
+        and tensor.layout is _STRIDED
+        and tensor.is_cpu
+        and not (tensor.is_nested or is_transformed(tensor))
+    ):
         return
     if kind not in _TYPES:
         raise Unserializable(
