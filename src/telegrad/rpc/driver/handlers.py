@@ -1,11 +1,11 @@
 """Requests that run on threads of their own: so many side by side, and fairly among peers.
 
-A request that comes when as many run already waits for its turn; peers take turns. One that waits
+A request that comes when as many run already waits for its turn; peers take turns. One that sleeps
 for something itself, by way of a Future, does not count meanwhile: so requests may wait for each
 other, nested to any depth, whatever the bound. The request that the leading thread runs (lead.py)
 counts for itself.
 
-Invariant: `running` is how many requests run and do not wait, but for the leading thread's; a
+Invariant: `running` is how many requests run and do not sleep, but for the leading thread's; a
 request is only begun where that makes no more than `most` with it.
 """
 
@@ -28,7 +28,7 @@ class _Serving(threading.local):
     """What the current thread is to the requests."""
 
     counted_by: "Handlers | None" = None
-    """Whose request it runs, and does not wait: as the leading thread, or as one of many."""
+    """Whose request it runs, and does not sleep: as the leading thread, or as one of many."""
     path: Endpoint | None = None
     """Where that request came from."""
     lead: "Lead | None" = None

@@ -49,6 +49,6 @@ class Lookout(Spinning):
             found = came and look(0)
             if found or not came:
                 return found
-        # Something of others.
+        # Others have something, and do not wait for this thread.
         self.about_to_sleep()
         return super().spin(look)
