@@ -260,16 +260,8 @@ class PassCoordinator:
     ) -> list[Departure]:
         """Send what leaves, run what comes back, until no request is open.
 
-        Arguments:
-            local_pass: The local pass, which has run.
-            ran: What that gave.
-            report: Takes what all this sets off.
-            requests: Those that are open already.
-            asker: Who asked for it, if another worker did.
-            began: When it was asked for.
-
-        Returns:
-            The gradients that may ride on the answer to `asker`.
+        `ran` is what the local pass gave when it was started or fed, `requests` are open already.
+        Return the gradients that may ride on the answer to `asker`, whose request `began` then.
         """
         own = self._worker.name
         leaving, change = ran
