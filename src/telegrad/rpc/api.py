@@ -22,9 +22,9 @@ from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
-# The overloads: a call returns what its function returns, or the value of the Future that a
-# function marked async_execution returns, or the value of an async function's coroutine. Type
-# checkers don't see the arguments, which are in a tuple.
+# The overloads type a call as its function's result, or as the value of the Future (returned by a
+# function marked async_execution) or of the coroutine (of an async function). Type checkers can't
+# check the arguments, which are in a tuple.
 T = TypeVar("T")
 Later = Future[T] | Coroutine[Any, Any, T]
 _HOW_TO_START: Final = (
@@ -53,11 +53,11 @@ def join(
 ) -> Membership:
     """Make this process a worker of a cluster; return its part when all workers are there.
 
-    What is not given comes from the launcher (`find_launch`) and the environment. If there is no
+    Arguments left out come from the launcher (`find_launch`) and the environment. If these give no
     world_size either, the world is open: workers come and go, and this returns at once. `meeting`
     is a Meeting, or a place to meet (a directory's path, a store of PyTorch's); with it, a world
-    without a given world_size is always open. `on_start` gets the worker before any other can call
-    it.
+    without an explicit world_size is always open. `on_start` gets the worker before any other
+    worker can call it.
     """
     global _membership
     chosen = given_options(options)

@@ -1,6 +1,6 @@
-"""The current worker, for functions that name none: the handler's, else the process's default.
+"""The current worker, of functions that name none: the handler's worker, else the default.
 
-Only module-level functions use it; inside of the library, objects know their worker.
+Only module-level functions use it; inside the library, objects know their worker.
 """
 
 import os

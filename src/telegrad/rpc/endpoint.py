@@ -1,8 +1,8 @@
-"""An endpoint: one end of a path to a peer, as the worker sees it, whatever carries it.
+"""An endpoint: one end of a path to a peer, as the worker sees it, over any carrier.
 
-The driver's link (a socket) and the simulation's endpoint derive from it. All state that the
-protocol keeps for a path is here, and goes with it: a broken path is never resumed, so nothing that
-was addressed to an old incarnation reaches a new one.
+The driver's link (a socket) and the simulation's endpoint derive from it. All the protocol's state
+of a path is here, and is dropped with it: a broken path is never resumed, so nothing addressed to
+an old incarnation reaches a new one.
 """
 
 import abc
@@ -19,32 +19,32 @@ from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
 from telegrad.rpc.wire.frames import PING, Frame
 
 RETRY_AFTER: Final = 0.25
-"""Seconds after which a notice that found no room is tried again."""
+"""Seconds until a notice that could not be sent at once is tried again."""
 
 UNASKED: Final = (-1, -1)
 MAY_WAIT: Final = -1
-"""A large request is about to be sent unannounced, or was, and was given up: the place where it may
-wait at the other side is taken until an announced request has arrived after it."""
+"""The peer's one place for an unannounced large request may be taken: such a request is about to be
+sent, or was sent and given up. The place is free once a later, announced request has arrived."""
 
 
 class Anteroom(Protocol):
-    """Where requests of a path wait for room; `then` is called with whether there was, in time."""
+    """Where a path's requests wait for room; `then(True)` means room was found in time."""
 
     def when_room(self, waits: tuple[int, int], then: Callable[[bool], object]) -> None:
-        """Find room for a request that has arrived; `waits` is that of its frame."""
+        """Find room for a request that has arrived; `waits` is its frame's."""
 
     def announced(self, header: int, body: int, then: Callable[[bool], object]) -> None:
-        """Find room for a request that is to come, whose header and body have these sizes."""
+        """Find room for an announced request, whose header and body have these sizes."""
 
     def given_up(self, header: int, body: int) -> None:
-        """Note that an announced request does not come."""
+        """Note that an announced request will not come."""
 
 
 class Endpoint(abc.ABC):
-    """This side's state of one path; subclasses carry frames, by `send`."""
+    """This side's state of one path; subclasses implement `send`, which carries a frame."""
 
-    # Without slots, an attribute took two and a half times as long: links have more than the thirty
-    # attributes that Python 3.11 finds quickly.
+    # Links have more than the thirty attributes that Python 3.11 finds quickly: without slots,
+    # access took two and a half times as long.
     __slots__ = (
         *("accept", "anteroom", "calls", "closed", "limits", "liveness", "next_tick", "outbox"),
         *("peer", "received_code", "retry_at", "sent_code", "serving", "signs", "unasked"),
@@ -52,36 +52,36 @@ class Endpoint(abc.ABC):
     )
 
     may_block = False
-    """Whether sending may have to wait for the peer."""
+    """Whether a send may have to wait for the peer to read."""
 
     def __init__(self, peer: WorkerInfo, limits: Limits, now: float, lost_after: float) -> None:
         self.peer = peer
         self.limits = limits
         self.calls = Calls()
-        # Notices for which there was no room, the oldest first, and when they are tried again.
+        # Notices that could not be sent at once, oldest first, and when to try them again.
         self.outbox: collections.deque[bytes] = collections.deque()
         self.retry_at = math.inf
         self.liveness = Liveness(now, lost_after)
         self.anteroom: Anteroom | None = None
         self.unasked = 0
-        """The last large request that went without being announced, or MAY_WAIT."""
+        """The number of the last large request that was sent unannounced, or MAY_WAIT."""
         self.next_tick = now + self.liveness.interval
-        # How many signs of life of the peer were noted, besides incoming bytes.
+        # How many signs of life were noted, besides incoming bytes.
         self.signs = 0
         self.closed = False
-        # The requests that are being served, and those of them that the peer has given up.
+        # The numbers of requests being served, and of those among them that the peer gave up.
         self.serving: set[int] = set()
         self.unwanted: set[int] = set()
-        # What turns descriptors of references on this path into references; set by the worker.
+        # Turns descriptors of references on this path into references; set by the worker.
         self.accept: Callable[[list[list[Any]]], list[Any]] | None = None
-        # Functions by value: those that were sent, and whether the peer has them; those it sent.
+        # Functions by value: those sent, and whether the peer has them; those received.
         self.sent_code = CodeCache(SENT_CODES)
         self.received_code = CodeCache(RECEIVED_CODES)
 
     def cancelled(self, number: int) -> None:
         """Note that the peer has given up a request: its answer is not to be sent."""
-        # First `unwanted`, then `serving`; `is_wanted`, which another thread may be running, does
-        # it the other way round: so one of the two sees what the other did.
+        # `is_wanted`, which may be running on another thread, does these two steps in the opposite
+        # order, so that at least one of the two sees what the other did.
         self.unwanted.add(number)
         if number not in self.serving:
             self.unwanted.discard(number)
@@ -102,25 +102,25 @@ class Endpoint(abc.ABC):
         """
 
     def send_with_next(self, header: bytes) -> bool:
-        """Have a notice wait for the next frame; False if it can't, and has to be sent at once."""
+        """Hold a notice back to go with the next frame; return False if it must be sent at once."""
         return False
 
-    # These have nothing to do where frames arrive by themselves.
+    # Hooks for endpoints that read a socket; the others have nothing to do here.
 
     def flush(self) -> None:  # noqa: B027
-        """Send what waits for the next frame, unless that is just being sent. Never waits."""
+        """Send the notices held back, unless a frame is being sent. Never waits."""
 
     def expect(self) -> None:  # noqa: B027
-        """Have an answer read soon though nobody waits for it yet."""
+        """Have an answer read soon, though no thread waits for it yet."""
 
     def attend(self) -> None:  # noqa: B027
-        """Have an answer read at once: somebody is to be told of it without waiting."""
+        """Have an answer read at once: a callback will be told of it."""
 
     def read_on(self) -> None:  # noqa: B027
-        """Have the peer's outstanding answers read though no thread waits for them."""
+        """Have the peer's outstanding answers read though no thread waits for them yet."""
 
     def spin_at_least(self, seconds: float) -> None:  # noqa: B027
-        """Spin at least so long before sleeping: the answer takes longer than usual."""
+        """Spin at least this long before sleeping, for an answer that takes longer than usual."""
 
     def signs_of_life(self) -> int:
         """Return a number that grows whenever anything arrives from the peer."""
@@ -131,19 +131,19 @@ class Endpoint(abc.ABC):
         self.send(Frame(PING))
 
     def announced(self, frame: Frame) -> tuple[int, int] | None:
-        """Return the sizes of a request's header and body if it has to be announced, else None.
+        """Return the sizes of a request's header and body if it must be announced, else None.
 
-        UNASKED for a large one that need not be: its number has to be put into `unasked`.
+        UNASKED for a large one that may go unannounced: its caller puts the number into `unasked`.
         """
         return None
 
-    def check(self) -> None:  # noqa: B027 (nothing to be done, unless there is a process to ask)
+    def check(self) -> None:  # noqa: B027 (only some endpoints have a process to check)
         """Raise OSError if the peer is found to be gone."""
 
     def can_send(self) -> bool:
-        """Say whether a small frame could be sent without waiting for the peer."""
+        """Say whether a small frame can be sent without waiting for the peer."""
         return True
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give the path up; may be called again."""
+        """Give up the path; may be called again."""

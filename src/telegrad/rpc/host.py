@@ -1,4 +1,4 @@
-"""A host: what a worker needs from what carries it, the socket driver or a simulation."""
+"""A host: what a worker needs of the socket driver or the simulation that runs it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +18,7 @@ class Host(Protocol):
     """Allocates the memory that large messages are received into; may be replaced."""
 
     def begin(self, worker: "Worker") -> str:
-        """Start carrying the worker; return the address where others reach it, "" if nowhere."""
+        """Start running the worker; return the address where others reach it, "" if none."""
 
     def now(self) -> float:
         """Return the time in seconds."""
@@ -30,7 +30,7 @@ class Host(Protocol):
         """Run the task on a thread of its own; if the host is closed, return False instead."""
 
     def serve(self, path: Endpoint, task: Callable[[], object]) -> None:
-        """Run a request that came on the path, on a thread of its own, when its turn has come."""
+        """Run a request that came on the path, on a thread of its own, when it is its turn."""
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""

@@ -1,9 +1,9 @@
 """New 64-bit ids of one worker: for contexts, passes, messages, references and dual levels.
 
-The high 16 bits are the worker's id, the rest is a counter. For a strict worker, the other members
-of its cluster are parties that may reach only what they were given, so it encrypts the counter: a
-Feistel network of four rounds, whose key nobody else has, turns it into another number of 48 bits.
-No two are the same, and nobody can infer ids from others. A guess hits one of n ids in use with
+The high 16 bits are the worker's id, the rest is a counter. A strict worker does not trust the
+other members of its cluster: they may reach only what they were given. So it encrypts the counter
+by a Feistel network of four rounds with a secret key, which maps it to another number of 48 bits.
+All ids stay distinct, and none can be inferred from others. A guess hits one of n ids in use with
 probability n / 2⁴⁸, and each guess takes a message.
 """
 

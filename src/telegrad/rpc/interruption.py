@@ -1,34 +1,33 @@
 """What may interrupt telegrad between any two steps: Ctrl-C, a signal's handler, a finalizer.
 
-Whatever the collector frees may run a finalizer of the user's, on any thread; a signal's handler
-runs on the main thread. Both may call telegrad, and a handler may raise, as that of Ctrl-C does.
-These are the rules for all files beside this one and above:
+Freeing an object may run a user's finalizer, on any thread; a signal's handler runs on the main
+thread. Both may call telegrad, and a handler may raise, as that of Ctrl-C does. The rules for all
+other files of this folder and of the layers above:
 
-1. A thread that moves bytes (that sends, reads or dials) is `busy`: it is marked here until they
-   are in order again. The mark is checked where users call in: a call or a wait is refused, and a
-   notice or an answer is sent by another thread. So no thread that is in the middle of a frame, or
-   of dialling, starts another. Code of the user's that telegrad itself runs (a handler, a callback,
-   a ``__setstate__``) runs while nothing is marked, and may call whatever it likes.
-2. Elsewhere a finalizer may call in. For some, such as that of a value that goes with its last
-   reference, or of an argument whose call has been served, this is always the place where they
-   run, so they must not be refused by chance. Therefore every lock that is held for several steps
-   is reentrant, what it guards is consistent after each of them, and what is iterated over under it
-   is a copy. Telegrad's own finalizers take no lock: they note what is due, and timers do it
+1. A thread that moves bytes (that sends, reads or dials) is `busy`: it is marked here until the
+   stream is in order again. Every entry point for users checks the mark: a call or a wait is
+   refused, and a notice or an answer is sent by another thread. So no thread that is in the middle
+   of a frame, or of dialling, starts another. User code that telegrad itself runs (a handler, a
+   callback, a ``__setstate__``) runs while its thread is unmarked, and may call whatever it likes.
+2. Elsewhere a finalizer may call in. Some finalizers, such as that of a value freed with its last
+   reference, or of an argument whose call has been served, always run inside telegrad, so they
+   must not be refused by chance. Therefore every lock that is held for several steps is reentrant,
+   the state that it guards is consistent after each step, and loops under it iterate over copies.
+   Telegrad's own finalizers take no lock: they note the work, and timers do it
    (`References.release`).
-3. A worker may be closed at any point, most likely by a signal's handler. What a thread has just
-   taken for a link, it gives back itself when it sees that the link has ended.
+3. A worker may be closed at any point, most likely by a signal's handler. A thread that has just
+   acquired something for a link gives it back itself when it sees that the link has ended.
 4. An interrupt that raises can't be postponed: the handler may be the user's own, and telegrad
-   installs none. So it comes wherever Python looks for signals: as a function begins, a loop turns
-   or a call has returned. What a socket took is counted in the step that sends it
-   (`Connection.went`), so a frame that was begun is finished, by another thread if need be, and
-   the interrupt raised when that is in order (`put_off`). Where nobody knows what went, the
-   connection ends, which is told to all who wait for something there. A frame that was read is
-   put back for the next reader, and so is the right to read. No call is left open without being
-   settled. That is why BaseException is caught where a lock, a right, a descriptor or an open call
-   would be left behind, and why what has to happen together stands in one line, or in lines that
-   call nothing.
+   installs none. So it may come wherever Python checks for signals: as a function begins, a loop
+   repeats or a call has returned. The bytes that a socket took are counted in the step that sends
+   them (`Connection.went`), so a frame that was begun is finished, by another thread if need be,
+   and the interrupt is raised afterwards (`put_off`). Where the count is unknown, the connection
+   ends, and all who wait on it are told. A frame that was read is put back for the next reader,
+   and so is the right to read. No open call is left unsettled. That is why BaseException is caught
+   where a lock, a right, a descriptor or an open call would leak, and why steps that must happen
+   together stand in one line, or in lines that call nothing.
 
-`tests/rpc/test_finalizers.py` and `tests/rpc/calls/test_interrupted_anywhere.py` try it.
+`tests/rpc/test_finalizers.py` and `tests/rpc/calls/test_interrupted_anywhere.py` test these rules.
 """
 
 import _thread
@@ -39,14 +38,14 @@ from telegrad.errors import UsageError
 busy: Final[dict[int, object]] = {}
 """The threads that send, by their ids, and those that read or dial, by their ids' complements.
 
-There are two marks, since a thread that dials sends a greeting, and one that reads may close the
-worker and tell others. Each has what it is for: a link, or an attempt. The dict is mostly empty, so
-`if busy` is all that a call pays. It is set and deleted in lines that call nothing.
+There are two marks, since a thread that dials also sends a greeting, and one that reads may close
+the worker and tell others. A mark's value is its link or attempt. The dict is mostly empty, so
+`if busy` is all that a call pays. Marks are set and deleted in lines that call nothing.
 """
 
 
 put_off: Final[dict[int, BaseException]] = {}
-"""Interrupts, by the threads they came to, that are raised when what was sent is in order."""
+"""Interrupts to raise when the thread has finished its frame, by the id of the thread."""
 
 
 def raise_put_off() -> None:

@@ -1,4 +1,4 @@
-"""A worker's path to itself: there is no wire, but everything is copied as if there were."""
+"""A worker's path to itself: without a wire, but everything is copied as if there were one."""
 
 import math
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""Why workers were lost: by their last words, or by what the process that started them knows.
+"""Why workers were lost: their last words, or what the process that started them knows.
 
-A closed connection gives no reason. So a program that ends with an uncaught error tells everyone
-that it is connected with, just before; and if this process started the worker, `explain` says how
-its process ended. The reason is kept, for the errors of later calls to that incarnation.
+A closed connection gives no reason. So a program that ends with an uncaught error first tells it to
+all connected workers; and if this process started the lost worker, `explain` says how its process
+ended. The reason is kept for the errors of later calls to that incarnation.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,11 @@ class Losses:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self.explain: Callable[[WorkerInfo], str | None] = lambda _: None
-        """Return how a worker ended whose connection has closed; None if that is not known."""
+        """Return how the worker of a closed connection ended, or None if that is not known."""
         worker.register_service(_LAST_WORDS, self._hear, inline=True)
 
     def say(self, words: str) -> None:
-        """Tell the others why this process ends."""
+        """Tell the peers why this process ends."""
         for endpoint in self._worker.peers.endpoints():
             # Only if it need not wait: this process is ending.
             if endpoint.can_send():
@@ -48,7 +48,7 @@ class Losses:
             session.last_words = request.header[:_LONGEST]
 
     def reason(self, who: WorkerInfo, cause: BaseException) -> str:
-        """Return why a worker was lost, in words, and keep the reason if its process has ended."""
+        """Return why a worker was lost; keep the reason if its process has ended."""
         session = self._worker.peers.get(who.name)
         said = str(cause) or type(cause).__name__
         if session is None or session.info.incarnation != who.incarnation:

@@ -5,10 +5,10 @@ from typing import Final
 import msgspec
 
 COUNTER_BITS: Final = 48
-"""How many low bits of a 64-bit id are a counter; the bits above are the id of its maker."""
+"""How many low bits of a 64-bit id are the counter; the bits above are its maker's id."""
 
 UNKNOWN_ID: Final = 0xFFFF
-"""The id of a peer that has proved its name but has not told its id yet."""
+"""The id of a peer that has proved its name but not said its id yet."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +37,6 @@ def maker_of(number: int) -> int:
 def first_id(maker: WorkerInfo) -> int:
     """Return the id from which this life of a worker starts counting.
 
-    Each life starts elsewhere, so that what a dead one left behind is not taken for the next one's.
+    Each life starts elsewhere, so that ids left over from one are not taken for the next one's.
     """
     return maker.id << COUNTER_BITS | (maker.incarnation << 24) % (1 << 47) + 1

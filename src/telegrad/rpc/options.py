@@ -25,18 +25,18 @@ class Options:
     """Options of a worker, by keyword; the defaults are in brackets.
 
     Arguments:
-        rpc_timeout: Seconds until an unanswered call fails, where the call does not say; 0 means
+        rpc_timeout: Seconds until an unanswered call without its own timeout fails; 0 means
             never (60).
         lost_after: Seconds of silence after which a peer is lost (10).
         spin: Seconds to look for an answer before sleeping, 0 turns it off (250e-6).
         segments: Whether large arrays may go through shared memory (True).
         segment_pool: How many bytes of shared memory this worker keeps for the next large arrays
-            (1 GiB); what was not used for ten seconds goes back to the system anyway.
+            (1 GiB); those unused for ten seconds go back to the system anyway.
         unix_sockets: Whether workers on one host may use them, else TCP on loopback (True).
-        host: The address of this machine that others reach, where it has several.
-        tls: Whether workers speak TLS with those of other machines: True, False, or None where they
-            meet beyond this one (None). Without certificates of ``telegrad keygen`` each mints its
-            own by the cluster's key. Workers of one machine use Unix sockets all the same.
+        host: The address by which others reach this machine, if it has several.
+        tls: Whether workers speak TLS with those of other machines: True, False, or None to do so
+            where workers of several machines meet (None). Without ``telegrad keygen`` certificates
+            each mints its own by the cluster's key. Workers of one machine use Unix sockets anyway.
         listen: Whether others may dial this worker (True). One that does not listen, behind a
             firewall say, dials every worker that does; they call it over the connections that it
             opened. Two that don't listen can't call each other.
@@ -44,20 +44,20 @@ class Options:
         join_timeout: Seconds for all workers to come together (60).
         in_flight_bytes: How many bytes of requests this worker holds at once, in all (16 GiB).
         in_flight_bytes_of_peer: And of each peer, which also bounds a single message (8 GiB).
-        handlers: How many requests of others this worker runs side by side, not counting those that
-            wait for a Future (256).
-        handlers_of_peer: And of each peer (three quarters of them).
+        handlers: How many requests this worker serves side by side, not counting those that wait
+            for a Future (256).
+        handlers_of_peer: And of each peer (three quarters of `handlers`).
         calls_of_peer: How many calls of each peer this worker has at once, running or waiting; more
             are refused (100,000).
         bytes_per_second_of_peer: How fast each peer may send requests, shared memory included; a
             faster one waits (as fast as it can).
         device_maps: By the name of a worker, which device there takes the tensors of each device
-            here, as ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same
-            name.
+            here, as ``{"b": {"cuda:0": "cuda:1"}}``; a device without an entry maps to the device
+            of the same name.
         profiled_by: The names of the workers that may profile this one while it is strict (none).
         device_segments: How many bytes of each device this worker may keep for tensors on their way
-            to workers of the same host (4 GiB); what has no room there goes through the host's
-            memory, and with 0 everything does, as between hosts.
+            to workers of the same host (4 GiB); tensors that find no room go through the host's
+            memory, and with 0 all do, as they do between hosts.
 
     Raises:
         UsageError: If an option is out of range.
@@ -92,7 +92,7 @@ class Options:
     if not TYPE_CHECKING:  # or a type checker would take every name for known
 
         def __new__(cls, *_: Any, **options: Any) -> "Options":
-            # Before the generated __init__, whose error would not say which options there are.
+            # Checked before the generated __init__, whose error would not list the options.
             for name in options:
                 if name not in cls.__dataclass_fields__:
                     raise _unexpected(name)

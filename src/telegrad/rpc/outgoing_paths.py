@@ -42,8 +42,8 @@ class OutgoingPaths:
             if endpoint is not None and not endpoint.closed:
                 return endpoint
             if endpoint is not None:
-                # A send on it was interrupted, and its loss has not been dealt with yet. That has
-                # to be done first: nothing that it counted may be left for the new path.
+                # A send on it was interrupted, and its loss has not been handled yet. Do so first:
+                # the new path must not inherit the old one's calls and references.
                 worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
             other = session.attempt
             if isinstance(other, Future):
@@ -59,7 +59,7 @@ class OutgoingPaths:
     def _open(
         self, session: Session, deadline: float
     ) -> tuple[Endpoint, Callable[[], None]] | None:
-        """Open a path; return it and what to call then, or None if another thread is dialling."""
+        """Open a path; return it and its last step, or None if another thread is dialling."""
         worker = self._worker
         attempt: Future[None] = Future()
         error: WorkerLost | None = None
@@ -72,7 +72,7 @@ class OutgoingPaths:
             endpoint = self._dial(session, deadline)
             return endpoint, worker.greeted_on(session, endpoint)
         except WorkerLost as met:
-            # All that wait get the error, or they would try in vain, one after the other. A copy,
+            # All waiting threads get the error: otherwise each in turn would dial in vain. A copy,
             # without the frames of this thread.
             error = WorkerLost(*met.args)
             raise
@@ -107,7 +107,7 @@ class OutgoingPaths:
                 )
             if session.is_gone or now >= end:
                 break
-            # Polling will do: this happens only once, when all meet.
+            # Polling will do: this happens only once, when the workers meet.
             pause: Future[None] = Future()
             worker.host.wait(pause, 0.01)
         silence = f"it did not dial within {worker.options.lost_after:g} s"
@@ -137,7 +137,7 @@ class OutgoingPaths:
         except WorkerLost as error:
             # Raises if this worker has shut down.
             worker.find(session.info)
-            # It may have said why it ends, though the connection has not closed yet.
+            # The peer may have said why it ends before its connection closed.
             told = session.reason or session.last_words
             if told is not None:
                 raise worker.loss(session.info, told, error) from error
@@ -155,7 +155,7 @@ class OutgoingPaths:
                 f"worker {session.info.name!r} was lost: at {session.address} is still the one in "
                 "whose place another has come"
             )
-        # Before greeting: the peer may then send requests over this path.
+        # Set before the greeting, after which the peer may send requests over this path.
         endpoint.accept = worker.references.acceptor(endpoint)
         hello = _encode_hello((worker.id, worker.address, greeting.place, greeting.given_up))
         try:
@@ -166,8 +166,8 @@ class OutgoingPaths:
         return endpoint
 
     def _look_again_for(self, session: Session) -> None:
-        """Ask who is here, for the next call: the peer may have come back at another address."""
-        # Usually rank 0 is the one to ask, and it can't be asked where it is itself.
+        """Refresh the roster for the next call: the peer may be back at another address."""
+        # Usually rank 0 serves the roster, so it can't tell where it is itself.
         if self._worker.look_again is not None and session.info.id != 0:
             self._worker.host.start(self._look_again_quietly)
 
@@ -183,5 +183,5 @@ class OutgoingPaths:
         except OSError as error:
             if isinstance(error, TelegradError):
                 raise
-            # This process lacks something, most likely descriptors.
+            # This process lacks a resource, most likely descriptors.
             raise WorkerLost(f"worker {session.info.name!r} can't be reached: {error}") from error

@@ -9,7 +9,7 @@ from telegrad.rpc.protocol.session import Session
 
 
 class Peers:
-    """The table. Its lock guards it and the sessions in it."""
+    """The table of sessions. Its lock guards the table and the sessions in it."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -24,7 +24,7 @@ class Peers:
     def enter(self, info: WorkerInfo) -> Session:
         """Return the session of a worker, a new one if need be; the caller holds the lock.
 
-        A life that has left is not entered again, whatever it sends now.
+        An incarnation that has left is not entered again, whatever it still sends.
         """
         session = self.by_name.get(info.name)
         if session is None:
@@ -36,7 +36,7 @@ class Peers:
     def tidy(self, session: Session) -> None:
         """Index a session by its present id, and drop a stranger's; the caller holds the lock.
 
-        A holder of the key may come under ever new names; ids, which greetings have, are few.
+        Otherwise a holder of the key could fill the table under ever new names; ids are few.
         """
         if session.is_stranger and self.by_name.get(session.info.name) is session:
             del self.by_name[session.info.name]
@@ -51,14 +51,14 @@ class Peers:
         }
 
     def remove(self, session: Session) -> None:
-        """Drop a worker that has left, with all its lives, for ever; the caller holds the lock."""
+        """Drop a worker that has left, all its lives for good; the caller holds the lock."""
         if self.by_name.get(session.info.name) is session:
             del self.by_name[session.info.name]
             self._past[session.info.name] = session.past
             self._number()
 
     def holder_of(self, number: int) -> str | None:
-        """Return the name of the worker that has the id, if one is known."""
+        """Return the name of the worker with that id, if known."""
         session = self._by_id.get(number)
         return None if session is None else session.info.name
 

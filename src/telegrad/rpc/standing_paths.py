@@ -1,8 +1,8 @@
-"""The paths of a worker that listens nowhere: it keeps one open to everyone who listens.
+"""The paths of a worker that listens nowhere: it keeps one open to each worker that listens.
 
 Others can't dial it, since it is behind a firewall or a translated address, so their requests come
-over the paths that it opened. A path that broke or could not be opened is tried again, less and
-less often.
+over the paths that it opened. If a path breaks or can't be opened, the worker dials again, at ever
+longer intervals.
 """
 
 import math
@@ -16,7 +16,7 @@ from telegrad.rpc.protocol.session import Session
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-# The first pause between two tries, as a share of the time after which a silent peer is lost.
+# The first pause between two tries, as a share of `Options.lost_after`.
 _FIRST_PAUSE: Final = 1 / 50
 
 
@@ -25,7 +25,7 @@ class StandingPaths:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
-        # By name: when to try next, and the pause after that try.
+        # By name: when to dial next, and the pause after that.
         self._tries: dict[str, tuple[float, float]] = {}
         if not worker.options.listen:
             worker.on_worker_lost(lambda *_: self._rouse)

@@ -1,7 +1,7 @@
 """Starting a worker over sockets, and letting it meet and forget others.
 
-All that start workers (init_rpc, LocalCluster, Ray's actors) use three functions: `begin_worker`,
-`meet` and `forget`.
+Everything that starts workers (init_rpc, LocalCluster, Ray's actors) uses three functions:
+`begin_worker`, `meet` and `forget`.
 """
 
 import secrets
@@ -34,10 +34,10 @@ def begin_worker(
     towards: str = "",
     on_start: Callable[[Worker], object] = lambda _: None,
 ) -> tuple[Worker, PrivateDirectory | None]:
-    """Return a worker that others can reach, and the directory of its socket, to be closed.
+    """Return a worker that others can reach, and its socket's directory, which the caller closes.
 
-    If no address is given and there are credentials, it listens on the address that this machine
-    has towards `towards`, or on that of the options, and on a Unix socket for workers of its
+    If no address is given and there are credentials, it listens on this machine's address on the
+    way to `towards`, or on the address in the options, and on a Unix socket for workers of the same
     machine. Without credentials, it listens on a Unix socket in a directory of its own, or on
     loopback. `on_start` gets the worker before any other can call it.
     """
@@ -78,8 +78,8 @@ def _far_address(options: Options, towards: str) -> str:
 def meet(worker: Worker, cards: Iterable[Card], *, are_news: bool = True) -> None:
     """Make others known to a worker.
 
-    A card with another incarnation than the known one belongs to a later life, so the known one is
-    lost. But if the cards are not news, it belongs to an earlier life, and is ignored.
+    A card with an unknown incarnation belongs to a later life of the worker, so the known life is
+    lost; unless the cards are not news: then it belongs to an earlier life, and is ignored.
     """
     for card in cards:
         known = worker.peers.get(card.name)
@@ -89,7 +89,7 @@ def meet(worker: Worker, cards: Iterable[Card], *, are_news: bool = True) -> Non
 
 
 def forget(worker: Worker, name: str, incarnation: int | None = None) -> None:
-    """Make a worker forget a name; given an incarnation, only if the name is still that one's."""
+    """Make a worker forget a name; given an incarnation, only if it still has the name."""
     known = worker.peers.get(name)
     if known is None or name == worker.name:
         return
@@ -108,7 +108,7 @@ def start_worker(
     """Return a worker that listens at the address; tell it of others with `add_peer`."""
     options = options or Options()
     if credentials is not None:
-        # Others would refuse it, one by one, and it would wait for them in vain.
+        # Fail now: otherwise each peer would refuse it, and it would wait for them in vain.
         credentials.check(name)
     # Random, so that no two incarnations of a worker are equal; 63 bits fit everywhere.
     incarnation = secrets.randbits(63) | 1

@@ -1,4 +1,4 @@
-"""Timeouts as users give them, in seconds: one check, and one error, for all."""
+"""Timeouts as users give them, in seconds: one check and one error for all."""
 
 import math
 from numbers import Real
@@ -11,9 +11,9 @@ LONGEST_WAIT: Final = 86400.0
 
 
 def seconds(value: Any, name: str = "a timeout") -> float:
-    """Return seconds, 0 or more, perhaps infinite, as a float; `name` is for the error."""
+    """Return seconds, 0 or more, perhaps infinite, as a float; the error calls it `name`."""
     if type(value) is float and value >= 0:
-        # The usual case first: the check for Real takes longer than all the rest.
+        # The usual case first: the check for Real takes longer than the rest of this function.
         return value
     if isinstance(value, Real):
         try:

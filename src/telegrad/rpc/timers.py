@@ -1,6 +1,6 @@
-"""What a worker does as time passes: fail late calls, send late notices, look after peers.
+"""What a worker does as time passes: fail late calls, send delayed notices, check on peers.
 
-The time is an argument: the worker's host asks when there is something to do.
+The time is an argument: the worker's host asks for the next timer and calls when it is due.
 """
 
 import math
@@ -37,7 +37,7 @@ class Timers:
         return due
 
     def run_timers(self, now: float) -> None:
-        """Fail late calls, send late notices, look after peers."""
+        """Fail late calls, send delayed notices, check on peers."""
         self._worker.references.flush_soon()
         self._worker.outgoing.end_late_rides(now)
         self._worker.outgoing.expire(self._worker.loopback, now)
@@ -54,7 +54,7 @@ class Timers:
                 while endpoint.outbox:
                     header = endpoint.outbox.popleft()
                     if not endpoint.send(Frame(NOTICE, header=header), now):
-                        # Again later: timers wait for nobody.
+                        # Try again later: timers never wait.
                         endpoint.outbox.appendleft(header)
                         endpoint.retry_at = now + RETRY_AFTER
                         break
@@ -66,8 +66,8 @@ class Timers:
                 silent = now - endpoint.liveness.heard
                 self._lose_soon(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
                 return
-            # Also where the peer has been heard: it has to hear of this side, whose threads may all
-            # be too busy to answer, and this one is not.
+            # Ping even a peer that was heard: it has to hear from this side, whose other threads
+            # may all be too busy to answer.
             if endpoint.can_send():
                 endpoint.ping()
             endpoint.check()
@@ -76,6 +76,6 @@ class Timers:
             self._lose_soon(endpoint, error)
 
     def _lose_soon(self, endpoint: Endpoint, cause: BaseException) -> None:
-        # On another thread: those who are told may take their time, and timers may not.
+        # On another thread: the callbacks may take their time, and timers may not.
         endpoint.next_tick = math.inf
         self._worker.host.start(partial(self._worker.endpoint_lost, endpoint, cause))

@@ -1,8 +1,8 @@
-"""A worker: an object that calls others and is called by them.
+"""A worker: an object that calls other workers and is called by them.
 
-It joins the codec, the protocol's state and the host that carries it (host.py); one process may
-have several. Its calling half is in calls/outgoing.py, its serving half in calls/incoming.py; here
-are its life and its peers. Everything may run on any thread.
+It joins the codec, the protocol's state and the host that runs it (host.py); a process may have
+several. Its calling half is in calls/outgoing.py, its serving half in calls/incoming.py; its life
+and its peers are here. All methods may run on any thread.
 
 Invariant: each call that was opened is settled exactly once, by its answer, its deadline, the loss
 of its worker, or shutdown.
@@ -50,7 +50,7 @@ from telegrad.rpc.wire.frames import BYE, Frame
 
 _decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
 
-# How often to try a path that another thread may be about to release, some 0.5 ms each.
+# How often to try a path that another thread may be about to release; a try takes 0.5 ms.
 _GOODBYES: Final = 20
 
 
@@ -60,7 +60,7 @@ class Worker:
     Arguments:
         info: Its name and id in the cluster.
         host: What it runs on, sockets and threads or a simulation.
-        options: Its own.
+        options: Its options.
 
     Examples:
         >>> rpc.current_worker().rpc_sync("ps", abs, (-2,))
@@ -94,9 +94,9 @@ class Worker:
         self.is_copy = False
         """Whether this is a copy in a forked process; see forked_process.py."""
         self.joined: Future[None] | None = None
-        """Pending while others may already call this worker, though it does not know them all."""
+        """Pending until this worker knows all others, which may call it before."""
         self.look_again: Callable[[], object] | None = None
-        """Asks who is here, in worlds where others may come unannounced."""
+        """Refreshes the roster, in worlds where workers may come unannounced."""
         self.next_id = id_source(info, secret=self.options.strict)
         """Return a new 64-bit id; see ids.py."""
         self._gone_callbacks: list[
@@ -108,7 +108,7 @@ class Worker:
         self.next_timer = timers.next_timer
         """Return when `run_timers` has something to do."""
         self.run_timers = timers.run_timers
-        """Fail late calls, send late notices, look after peers; given the time."""
+        """Fail late calls, send late notices, check on peers; given the time."""
         self.path_to = OutgoingPaths(self).path_to
         """Return the path for requests to a peer, opening it if need be; given the deadline."""
         self.loopback = Loopback(self)
@@ -161,7 +161,7 @@ class Worker:
     # The seam for layers above.
 
     def install(self, interceptor: Interceptor) -> None:
-        """Let the interceptor see what goes out and comes in; there is one at most."""
+        """Let the interceptor see what calls carry, out and in; there is one at most."""
         if self.interceptor is not None:
             raise UsageError(f"worker {self.name!r} has an interceptor already")
         self.interceptor = interceptor
@@ -198,14 +198,14 @@ class Worker:
     ) -> None:
         """Call `callback(who, why)` when a worker was lost or has left.
 
-        The callback runs at that very moment, under the lock of the peers: it notes what is lost
-        with the worker, without waiting, and may return a function that does the rest right
-        afterwards. What a new connection brings comes later, and is not lost with the old one.
+        The callback runs in the same step as the loss, under the lock of the peers: it notes what
+        is lost with the worker, without waiting, and may return a function that does the rest right
+        afterwards. State of a new connection is created later, so it is not lost with the old one.
         """
         self._gone_callbacks.append(callback)
 
     def on_close(self, callback: Callable[[], object]) -> None:
-        """Call `callback()` when this worker has left, to close what was opened for it."""
+        """Call `callback()` when this worker has left, to free what it used."""
         self._close_callbacks.append(callback)
 
     # Peers.
@@ -216,26 +216,26 @@ class Worker:
             raise NotInitialized(
                 f"worker {self.name!r} has shut down: start it again with init_rpc"
             )
-        # The usual case first: a name. Anything else is not a key of this table.
+        # The usual case first: a name. Ids and WorkerInfos are not keys of this table.
         return self.peers.by_name.get(to) or self._find_again(to)  # type: ignore[arg-type]
 
     def _find_again(self, to: str | int | WorkerInfo) -> Session:
         try:
             return self.peers.find(to)
         except UnknownWorker:
-            # Programs use names. Numbers come with messages, whose readers must not wait.
+            # Look again only for names: ids come from messages, whose readers must not wait.
             if self.look_again is None or not isinstance(to, str):
                 raise
-        # It may have just come.
+        # The worker may have just joined.
         self.look_again()
         return self.peers.find(to)
 
-    # Events of sessions: a session decides what to do, and it is done here.
+    # Events of sessions: a session decides what to do; the methods below do it.
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
         """Make a worker known; if it is a new incarnation, the old one is lost.
 
-        News of an incarnation that another has replaced is late, and changes nothing.
+        Late news of an incarnation that another has replaced changes nothing.
         """
         with self.peers.lock:
             session = self.peers.enter(info)
@@ -246,7 +246,7 @@ class Worker:
             self.host.rouse(self.host.now())
 
     def drop_peer(self, session: Session, cause: BaseException) -> None:
-        """Forget a worker, and end what is open with it."""
+        """Forget a worker, and end its connections and calls."""
         with self.peers.lock:
             finish = self._begin(session, session.left(cause))
             self.peers.remove(session)
@@ -257,8 +257,8 @@ class Worker:
         endpoint.accept = self.references.acceptor(endpoint)
         name = endpoint.peer.name
         with self.peers.lock:
-            # If this worker is leaving, close() does not see the new path. And a worker of the same
-            # name only wants to know whether this one is alive; it is.
+            # If this worker is leaving, close() would miss the new path. A caller of this worker's
+            # own name only checks whether this worker is alive; it is.
             is_welcome = not self.closed and name != self.name
             if is_welcome:
                 session = self.peers.enter(endpoint.peer)
@@ -284,7 +284,7 @@ class Worker:
         with self.peers.lock:
             holder = self.peers.holder_of(number)
             if holder not in (None, name) or not 0 <= number < UNKNOWN_ID:
-                # Calls to that number would go to the worker that took it last.
+                # With two workers of one id, calls to the id would go to the later one.
                 raise ProtocolViolation(
                     f"{name!r} says that it is worker {number}, which is {holder!r}"
                 )
@@ -298,10 +298,10 @@ class Worker:
     def greeted_on(self, session: Session, endpoint: Endpoint) -> Callable[[], None]:
         """Note that a peer was dialled and greeted: the path is for this worker's requests.
 
-        Return a function that does the rest, to be called when others may dial again.
+        Return a function that does the rest, to be called once other threads may dial again.
         """
         with self.peers.lock:
-            # A path that has ended since is not entered: its loss has been dealt with already, and
+            # A path that has ended meanwhile is not entered: its loss has been handled already, and
             # will not be reported again.
             is_over = self.closed or endpoint.closed
             finish = self._begin(session, [] if is_over else session.greets(endpoint))
@@ -322,9 +322,9 @@ class Worker:
     def _begin(
         self, session: Session, effects: list[Effect], reason: str | None = None
     ) -> Callable[[], None]:
-        """Begin what an event asks for, under the lock of the peers; return the rest as a function.
+        """Begin an event's effects, under the lock of the peers; return the rest as a function.
 
-        In one step with the event, so that what a new life of the peer brings is not lost, too.
+        The event and this are one step, so that state of the peer's next life is not lost as well.
         """
         self.peers.tidy(session)
         rest: list[Callable[[], object] | None] = []
@@ -333,7 +333,7 @@ class Worker:
             why = reason or session.last_words or str(effect.cause)
             for endpoint in effect.ended:
                 endpoint.closed = True
-            # Before the paths are ended: a thread that reads one would report another cause.
+            # Abandon before ending the paths: a thread that reads one would report another cause.
             rest += [partial(self._abandon, each, why, effect.cause) for each in effect.ended]
             rest += [partial(self.host.ended, each) for each in effect.ended]
             if isinstance(effect, Lost) and not self.closed:
@@ -348,7 +348,7 @@ class Worker:
         self.outgoing.abandon(endpoint, partial(self.loss, endpoint.peer, reason, cause))
 
     def loss(self, who: WorkerInfo, reason: object, cause: BaseException) -> BaseException:
-        """Return the error for what fails because a worker was lost."""
+        """Return the error for calls that fail because a worker was lost."""
         if self.closed:
             return NotInitialized(f"worker {self.name!r} was shut down before the answer came")
         error = WorkerLost(f"worker {who.name!r} was lost: {reason}")
@@ -358,7 +358,7 @@ class Worker:
     # The end.
 
     def is_quiet(self, timeout: float) -> bool:
-        """Wait until no call is open or being served; say whether that happened in time."""
+        """Wait until no call is open or being served; return False if that takes too long."""
         end = self.host.now() + timeout
         while self._busy():
             left = end - self.host.now()
@@ -382,8 +382,8 @@ class Worker:
             endpoints = self.peers.endpoints()
         for endpoint in endpoints:
             try:
-                # A peer that does not get it sees the connection end. Tried several times, since a
-                # thread that has just sent may not have released the path yet.
+                # A peer that misses the goodbye sees the connection end. Tried several times, since
+                # a thread that has just sent may not have released the path yet.
                 if any(endpoint.can_send() for _ in range(_GOODBYES)):
                     endpoint.send(Frame(BYE))
             except (OSError, EOFError):
