@@ -1,11 +1,11 @@
 """How many bytes of others' requests a worker holds at once: in all, and of each peer.
 
-A request that does not fit waits, so that a peer which sends too much is slowed down and no other;
-its small ones overtake it. Waiting has an end: the room may depend on who waits, so after a while
-it is refused. Answers and notices need no room: they are what makes it.
+A request that does not fit waits, so a peer that sends too much slows down itself alone; its own
+small requests overtake the large one. After a while a waiting request is refused, since the room
+may depend on its caller. Answers and notices need no room: they are what frees it.
 
-Invariant: what is held never exceeds the bounds, but for one request alone, whose size the
-connection's limits bound. Knows no clock and no threads: a user with several gives it a lock.
+Invariant: what is held never exceeds the bounds, except by a single request held alone, whose size
+the connection's limits bound. Knows no clock and no threads: a caller with several passes a lock.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 COUNTED_FROM: Final = 16 << 10
-"""Requests of fewer bytes are not counted: the thread that serves one weighs more."""
+"""Requests of fewer bytes are not counted: the thread that serves one takes more memory."""
 
 ANNOUNCED_FROM: Final = 1 << 20
-"""Requests of so many bytes are announced where they go over a stream, and sent when there is
-room."""
+"""Requests of at least so many bytes are announced on a stream, and sent when there is room."""
 
 UNASKED_BYTES: Final = 4 << 20
-"""Of a path, one request of at most so many bytes goes without that, and may wait at the other side
-until there is room: between machines the way there and back takes longer than such a request."""
+"""On each path one request of at most so many bytes may be sent unannounced, and wait for room at
+the receiver: between machines a round trip takes longer than sending such a request."""
 
 
 class Budget:
@@ -36,7 +35,7 @@ class Budget:
         self.most = most
         self.most_of_peer = most_of_peer
         self.on_release: Callable[[], object] = lambda: None
-        """Called after each release: there may be room for what waits."""
+        """Called after each release: there may be room for a waiting request."""
         self._lock = lock or nullcontext()
         self.held = 0
         """How many bytes are held now."""
@@ -55,7 +54,7 @@ class Budget:
             return True
 
     def release(self, peer: str, nbytes: int) -> None:
-        """Note that a request was served: its bytes are free, as far as this worker knows."""
+        """Note that a request was served, and free its bytes."""
         with self._lock:
             self.held -= nbytes
             self._of_peers[peer] -= nbytes

@@ -1,9 +1,9 @@
 """The calls that one side of a connection has made and that are not answered yet.
 
-Events are method calls and effects are return values, because this is the hot path: `begin`,
-`finish` when an answer came, `give_up` and `expired` when time passed, `drain` when the peer was
-lost. Invariant: each call comes out exactly once, by whichever of these is first; so nobody
-settles a call twice. Every method is safe to call from several threads at once.
+This is the hot path, so events are method calls and effects are return values: `begin`, `finish`
+when an answer came, `give_up` and `expired` when time passed, `drain` when the peer was lost.
+Invariant: each call is returned exactly once, by whichever of these comes first, so no call is
+settled twice. Every method may be called from several threads at once.
 """
 
 import itertools
@@ -24,7 +24,7 @@ class Calls:
         # By number; others only read it.
         self.open: dict[int, Call] = {}
         self.given_up: dict[int, list[int]] = {}
-        """The references in calls that were given up, and may yet be refused unopened."""
+        """The references in calls given up, which the peer may still refuse to unpack."""
 
     def __len__(self) -> int:
         return len(self.open)
@@ -36,20 +36,20 @@ class Calls:
         return number
 
     def finish(self, number: int) -> "Call | None":
-        """Close the call and return it; None if it is not open (late, or never made)."""
+        """Close the call and return it; None if it is not open (late, or never begun)."""
         return self.open.pop(number, None)
 
     def give_up(self, number: int) -> "Call | None":
-        """Close a call that may still be served; None if it is not open."""
+        """Close a call that the peer may still serve; None if it is not open."""
         call = self.open.get(number)
         if call is not None and call.forks:
-            # Before it is closed: a refusal finds them here or there. If another thread has closed
-            # it since, they stay here all the same: that one may have given the call up as well.
+            # Stored before closing, so that a refusal finds them in one place or the other. They
+            # stay even if another thread has closed the call: it may have given it up, too.
             self.given_up[number] = call.forks
         return self.finish(number)
 
     def withdraw(self, call: "Call") -> None:
-        """Close a call that was not made after all; its number may not be known."""
+        """Close a call that was not sent after all; its number may not be known."""
         for number in self._numbers_now():
             if self.open.get(number) is call:
                 self.finish(number)
@@ -73,6 +73,6 @@ class Calls:
         return [call for number in numbers if (call := self.finish(number)) is not None]
 
     def _numbers_now(self) -> list[int]:
-        # A list of a dict's keys or values lets nobody in between. One of its items might: it makes
-        # tuples, on which the collector may run finalizers, and these let other threads run.
+        # Listing a dict's keys or values is atomic. Listing its items is not: it makes tuples, on
+        # which the collector may run finalizers, which let other threads run.
         return list(self.open)

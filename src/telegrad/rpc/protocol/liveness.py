@@ -1,11 +1,10 @@
 """Whether the peer at the other end of a connection is alive.
 
-The driver counts what comes (frames, and pieces of large ones), which costs nothing; at each tick
-the count tells whether anything was heard since the last. Each side pings the other at each tick,
-by a thread that runs nothing else, so a worker that lives is heard however busy it is; one that
-stays quiet for `lost_after` seconds is lost. Invariant: a verdict depends on the counts and times
-given, on nothing else; time that passed without ticks (the process was stopped) is not held
-against the peer.
+The driver counts what arrives (frames, and pieces of large ones), which costs nothing; each tick
+compares the count with the last. Each side pings the other at each tick, from a thread that does
+nothing else, so a worker that lives is heard however busy it is; one that stays silent for
+`lost_after` seconds is lost. Invariant: a verdict depends only on the counts and times given; time
+that passed without ticks (this process was stopped) is not held against the peer.
 """
 
 import enum
@@ -26,20 +25,20 @@ class Liveness:
 
     def __init__(self, now: float, lost_after: float) -> None:
         self.lost_after = lost_after
-        # Seconds between ticks: short enough that a quiet peer is pinged a few times before.
+        # Seconds between ticks: short enough to ping a quiet peer several times before it is lost.
         self.interval = lost_after / 5
         self._count = -1
         self.heard = now
-        """When something was last known to have come."""
+        """When the peer was last heard."""
         self.ticked = now
         self.slept = False
-        """Whether this side was not running for so long that the other may have given it up."""
+        """Whether this process was stopped for so long that the peer may have given it up."""
 
     def tick(self, count: int, now: float) -> Verdict:
-        """Judge the peer, of which `count` signs of life have come in all."""
+        """Judge the peer, given the total count of its signs of life."""
         overslept = now - self.ticked - self.interval
         if overslept > self.interval:
-            # We were not running: what the peer sent in that time may still lie unread.
+            # This process was not running: bytes that the peer sent meanwhile may still be unread.
             self.heard += overslept
             self.slept = self.slept or overslept > self.lost_after / 2
         self.ticked = now

@@ -1,7 +1,7 @@
-"""How fast a peer may send: so many bytes a second, and a second's worth ahead of that.
+"""How fast a peer may send: a rate in bytes a second, and one second's worth ahead of it.
 
-Invariant: what rests for as long as it is told has taken, since it began, at most the rate times
-the seconds that passed, and one second's worth and the last piece more. Knows no clock.
+Invariant: a receiver that rests as told has taken, since it began, at most the rate times the
+seconds passed, plus one second's worth and the last piece. Knows no clock.
 """
 
 
@@ -12,11 +12,11 @@ class Pace:
         self._rate = rate
         self._at = now
         self._seen = 0
-        # Bytes that were taken and not yet paid for by time.
+        # Bytes received that time has not paid for yet.
         self._debt = 0.0
 
     def rest(self, received: int, now: float) -> float:
-        """Return the seconds to rest, after so many bytes have come in all."""
+        """Return the seconds to rest, given the total of bytes received."""
         self._debt = max(0.0, self._debt - (now - self._at) * self._rate)
         self._debt += received - self._seen
         self._at, self._seen = now, received

@@ -1,23 +1,23 @@
-"""Who holds a reference to what: the count that frees a value exactly when its last user is gone.
+"""Distributed reference counting: a value is freed exactly when its last user is gone.
 
 The owner keeps, for each value, the set of its users' forks (a fork is one reference of one user)
 and the number of its own handles. The steps:
 
-1. A worker that sends a reference away makes a fork for the receiver and holds on: an owner by
-   entering the fork among its users at once, a user by keeping its own fork alive.
-2. The receiver of an owner's fork is a user at once. The receiver of a user's fork says ADD to the
-   owner and is confirmed by CONFIRM. (The owner itself, as a receiver, needs no fork.)
-3. Then it tells the sender CHILD, which lets go of what it held.
-4. A user whose last handle is gone says DELETE, but never before it is confirmed and its own
-   children are.
+1. A worker that sends a reference makes a fork for the receiver and keeps the value alive: an owner
+   by entering the fork among its users at once, a user by keeping its own fork.
+2. The receiver of an owner's fork is a user at once. The receiver of a user's fork sends ADD to the
+   owner, which answers CONFIRM. (The owner itself, as a receiver, needs no fork.)
+3. Then the receiver sends CHILD to the sender, which lets go of what it kept.
+4. A user whose last handle is gone sends DELETE, but never before its own fork is confirmed and its
+   children's receivers have sent CHILD.
    A user may pass on a value whose creation it has asked for but not seen confirmed; such a fork
    is early: it may reach the owner before the creation does, which then finds its place taken.
-   So that nobody waits for a creation that never comes, the owner says AWAITED to who asked for
-   it, and that one says ABANDONED when its asking has failed.
-5. A fork whose message never arrived is taken back: the sender learns so from the other side.
-6. The forks of a lost worker are dropped, and so is what was held for it. Two that lose each other
-   and meet again may notice the loss late, one after the other has counted anew: so what was given
-   up is deleted all the same when it is released, or when it is confirmed after that.
+   So that nobody waits for a creation that never comes, the owner sends AWAITED to the worker that
+   asked for it, and that worker answers ABANDONED if its request has failed.
+5. A fork whose message never arrived is taken back: the receiving side tells the sender.
+6. The forks of a lost worker are dropped, and so is what was kept for it. If two workers lose each
+   other and meet again, one may notice the loss late, after the other has started a new count. So a
+   fork that was given up is still deleted, when it is released or, if later, confirmed.
 
 Every message is a notice: it arrives, or its receiver is lost. So ADD comes before DELETE. Pure
 state: no I/O, no lock; a caller serialises. Events are method calls, effects are the messages they
@@ -42,7 +42,7 @@ ABANDONED: Final = "abandoned"
 
 
 class ReferenceState(enum.Enum):
-    """What a user knows of its fork."""
+    """What a user knows about its fork."""
 
     PENDING = "the owner has not confirmed it"
     CONFIRMED = "the owner counts it"
@@ -91,7 +91,7 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class ReferenceTable:
-    """One worker's part."""
+    """One worker's part of the counting."""
 
     def __init__(self, me: str, new_value: Callable[[], Any] = object) -> None:
         """`new_value` makes the place of a value that is still to be created."""
@@ -101,7 +101,7 @@ class ReferenceTable:
         self.held: dict[int, Held] = {}
         self.given: dict[int, Given] = {}
         self.freed: list[Owned | Held] = []
-        """What is owned or held no longer, until the caller drops it: that may run users' code."""
+        """Entries no longer owned or held; the caller drops them, which may run users' code."""
 
     # The owner.
 
@@ -111,9 +111,9 @@ class ReferenceTable:
         return entry
 
     def create(self, rref: int, user: str) -> Any:
-        """Keep a place for a value that a user asked for, and return it: early forks may have.
+        """Keep a place for a value that a user asked for, and return it; an early fork may have.
 
-        The user has the fork of the same number.
+        The user's fork has the number of the reference.
         """
         entry = self.owned.get(rref) or self.own(rref, self._new_value())
         entry.is_awaited = False
@@ -130,7 +130,7 @@ class ReferenceTable:
         return entry, [Send(maker_of(rref), (AWAITED, rref))]
 
     def give_up_awaited(self, rrefs: Iterable[int]) -> list[Any]:
-        """Give up values that nobody waits to create any more; return them."""
+        """Give up values that nobody is going to create any more; return them."""
         given_up = []
         for rref in rrefs:
             entry = self.owned.get(rref)
@@ -160,14 +160,14 @@ class ReferenceTable:
 
     def _free_if_unused(self, rref: int) -> None:
         entry = self.owned.get(rref)
-        # An awaited one may be waited for, too, and is filled or given up.
+        # A thread may wait for an awaited value, which is later filled or given up.
         if entry is not None and not (entry.users or entry.handles > 0 or entry.is_awaited):
             self.freed.append(self.owned.pop(rref))
 
     # A user.
 
     def ask(self, rref: int, owner: str) -> None:
-        """Note that the owner will be asked for a value: its first fork, of the same number."""
+        """Note that the owner will be asked for a value: its first fork has the same number."""
         self.held[rref] = Held(rref, rref, owner, None, ReferenceState.PENDING, is_early=True)
 
     def is_early(self, fork: int | None) -> bool:
@@ -176,7 +176,7 @@ class ReferenceTable:
         return entry is not None and entry.is_early and entry.state is ReferenceState.PENDING
 
     def confirmed(self, fork: int, error: BaseException | None) -> list[Send]:
-        """Note that the owner counts the fork, or it is gone."""
+        """Note that the owner counts the fork or, given an error, that the fork is gone."""
         entry = self.held.get(fork)
         if entry is None or entry.state is not ReferenceState.PENDING:
             return []
@@ -200,15 +200,15 @@ class ReferenceTable:
     def _delete_if_due(self, entry: Held) -> list[Send]:
         if not entry.is_released or entry.children or entry.state is ReferenceState.PENDING:
             return []
-        # Why it is gone may be an error whose traceback holds anything.
+        # Freed by the caller: the error of a lost entry may hold anything by its traceback.
         self.freed.append(self.held.pop(entry.fork))
-        # Also of one that is gone: a loss may be noticed here after both have met again.
+        # Sent even for a fork that is gone; see step 6.
         return [Send(entry.owner, (DELETE, entry.rref, entry.fork))]
 
     # Travelling.
 
     def give(self, rref: int, by: int | None, fork: int, child: str) -> None:
-        """Give a reference away to `child`, out of the owner's hands or those of fork `by`."""
+        """Give a reference to `child`, from the owner or, if `by` is given, from that fork."""
         self.given[fork] = Given(rref, child, by)
         if by is not None:
             self.held[by].children += 1
@@ -261,7 +261,7 @@ class ReferenceTable:
                 kind == CONFIRM
             ):
                 if is_known and fork not in self.held:
-                    # It was given up when its owner was lost, but the ADD had arrived.
+                    # The fork was given up when its owner was lost, but the ADD had arrived.
                     return [Send(frm, (DELETE, rref, fork))]
                 return self.confirmed(fork, None if is_known else _gone())
             case (str() as kind, int() as rref, int() as fork) if kind == DELETE:
@@ -287,7 +287,7 @@ class ReferenceTable:
         return []
 
     def peer_lost(self, name: str, error: BaseException) -> list[Send]:
-        """Note that a worker is gone: with its forks, what was held for it, and what it owned."""
+        """Note that a worker is gone, with its forks, what was kept for it, and what it owned."""
         effects: list[Send] = []
         for fork, given in list(self.given.items()):
             if given.child == name:
@@ -298,7 +298,7 @@ class ReferenceTable:
         for fork, held in list(self.held.items()):
             if held.owner == name:
                 if held.state is ReferenceState.PENDING:
-                    # Of a creation, its call tells whether it failed: it may go by another path.
+                    # A creation's own call tells whether it failed: it may use another path.
                     if fork != held.rref:
                         effects += self.confirmed(fork, error)
                 else:

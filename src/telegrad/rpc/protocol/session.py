@@ -1,22 +1,22 @@
-"""What one worker knows of another: its session, in one object without I/O.
+"""What one worker knows about another: its session, one object without I/O.
 
 A session has two connections at most: `outgoing`, which this side opened for its requests, and
 `incoming`, which the peer opened for its own. The law:
 
-1. They are of one incarnation of the peer, that of `info`. One in whose place another has come is
-   never met again.
+1. Both are of one incarnation of the peer, that of `info`. An incarnation that another has replaced
+   is never met again.
 2. When one of them ends, the peer is lost, as far as this side can tell: both end, and with them
-   the generation, that is all that was counted on them (calls, references, what layers above keep).
-3. But one that the peer has opened and not greeted on stays, since nothing was counted on it yet:
-   if the peer opened it after it had given up the other, it begins the next generation, and if it
-   was before, its end is about to come, too.
+   the generation, that is all that was counted on them (calls, references, higher layers' state).
+3. But an incoming connection on which the peer has not greeted yet stays, since nothing was counted
+   on it: if the peer opened it after giving up the other, it begins the next generation; if before,
+   its own end is about to come.
 4. A peer that opens another connection has given up the old ones, or died: these end first.
 5. Each side counts the connections that it opens, and says in its greeting which of the other's it
-   has given up. So one is lost whose end is seen late, or never.
+   has given up. So a connection is lost even if its end is seen late, or never.
 
-Events are method calls, effects what they return; `TRANSITIONS` is all that lies between. A caller
-with several threads makes the calls, and begins the effects, under one lock. A session has no part
-in the hot path (a request, its answer), which is the connection's own.
+Events are method calls and effects their return values; `TRANSITIONS` lists all changes of phase. A
+caller with several threads makes the calls, and begins the effects, under one lock. Requests and
+answers, the hot path, use their connection alone and no session.
 """
 
 import enum
@@ -30,21 +30,21 @@ from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
 
-# Incarnations of one worker that are remembered: with the key one could come under ever new ones.
+# How many past incarnations are kept: a holder of the key can come under ever new ones.
 _MOST_PAST: Final = 1000
 
 
 class Phase(enum.Enum):
-    """How a peer stands to this worker."""
+    """How this worker stands to a peer."""
 
     UNKNOWN = "it has never been met"
     DIALLING = "it is being dialled, and has never been met"
     OPEN = "a connection is current; the other may be about to be opened"
-    LOST = "none is since the last has ended; it may be dialled again"
+    LOST = "no connection is current since the last has ended; it may be dialled again"
 
 
 class Event(enum.Enum):
-    """What happens to a session, once it is clear what that means for it."""
+    """What happens to a session, named by its consequence."""
 
     DIAL = "a thread begins to dial"
     GIVE_UP = "dialling came to nothing"
@@ -80,25 +80,25 @@ def _rows() -> dict[Event, dict[Phase, Phase | None]]:
 
 
 TRANSITIONS: Final = _rows()
-"""The phase that follows, by event and phase; None where an event can't come."""
+"""The phase that follows, by event and phase; None where the event is impossible."""
 
 
 class Greet(msgspec.Struct, frozen=True):
-    """Say on a connection that was dialled which one it is, and which of the peer's have ended."""
+    """Tell the peer the number of a dialled connection, and which of its own have ended."""
 
     place: int
     given_up: int
 
 
 class Close(msgspec.Struct, frozen=True):
-    """End a connection that is not current, and settle what is open on it."""
+    """End a connection that is not current, and settle its open calls."""
 
     ended: "tuple[Endpoint, ...]"
     cause: BaseException
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A generation is over: end its connections, as by `Close`, and tell of it."""
+    """A generation is over: end its connections, as `Close` does, and report the loss."""
 
     ended: "tuple[Endpoint, ...]"
     cause: BaseException
@@ -110,7 +110,7 @@ Effect = Greet | Close | Lost
 
 
 class Session:
-    """One worker as another sees it."""
+    """One worker, as another sees it."""
 
     def __init__(
         self, info: WorkerInfo, address: str = "", past: dict[int, None] | None = None
@@ -121,11 +121,11 @@ class Session:
         self.generation = 0
         """How often the peer has been lost."""
         self.outgoing: Endpoint | None = None
-        """The connection of this side's requests to it."""
+        """The connection for this side's requests."""
         self.incoming: Endpoint | None = None
-        """The connection of its requests."""
+        """The connection for the peer's requests."""
         self.attempt: object = None
-        """Who is dialling it, if anybody is; one does at a time."""
+        """The attempt to dial it that is under way, if any; there is one at a time."""
         self.lost: BaseException | None = None
         """Why it can't be reached at the moment, if it was lost."""
         self.last_words: str | None = None
@@ -133,42 +133,42 @@ class Session:
         self.reason: str | None = None
         """Why this incarnation has ended, if it has and that is known."""
         self.past: dict[int, None] = past if past is not None else {}
-        """Incarnations that others have replaced."""
+        """Incarnations that have been replaced or have left."""
         self.opened = 0
         """How many connections this side has opened to it; the last of them is `outgoing`."""
         self.given_up = 0
-        """Of the connections that this incarnation opened, all up to this one have ended here."""
+        """The connections that the peer opened, up to this number, have ended here."""
         self.place = 0
-        """Which one `incoming` is of those; 0 until the peer has greeted on it."""
+        """The number of `incoming` among them; 0 until the peer has greeted on it."""
         self._lost_life = 0
 
     def connections(self) -> "list[Endpoint]":
-        """Return those that are current, the outgoing first."""
+        """Return the current connections, the outgoing first."""
         return [each for each in (self.outgoing, self.incoming) if each is not None]
 
     def is_past(self, incarnation: int) -> bool:
-        """Say whether another has come in the place of that incarnation."""
+        """Say whether that incarnation has been replaced or has left."""
         return incarnation in self.past
 
     @property
     def greeted_path(self) -> "Endpoint | None":
-        """The connection on which the peer has said who it is, and where it may be asked, too."""
+        """The connection on which the peer has greeted; requests to it may use this one, too."""
         return self.incoming if self.place else None
 
     @property
     def is_gone(self) -> bool:
-        """Whether the incarnation that is known now was lost, not one before it."""
+        """Whether the present incarnation was lost, rather than an earlier one."""
         return self.lost is not None and self._lost_life == self.info.incarnation
 
     @property
     def is_stranger(self) -> bool:
-        """Whether it came by itself and went before it said who it is."""
+        """Whether the peer connected by itself and ended before it greeted."""
         return self.info.id == UNKNOWN_ID and not self.address and not self.connections()
 
     # Events.
 
     def dials(self, attempt: object) -> bool:
-        """Begin to dial, unless somebody else does; tell whether it may."""
+        """Begin to dial; return False if another thread does, or a path is there."""
         if self.attempt is not None or self.outgoing is not None:
             return False
         self.step(Event.DIAL)
@@ -183,7 +183,7 @@ class Session:
                 self.step(Event.GIVE_UP)
 
     def dialled(self, incarnation: int) -> Greet | None:
-        """Take a peer that has proved who it is; return how to greet it, None to refuse it."""
+        """Take a dialled peer's proved incarnation; return the greeting, None to refuse."""
         if self.is_past(incarnation):
             self.step(Event.REFUSE)
             return None
@@ -191,7 +191,7 @@ class Session:
         return Greet(self.opened, self.given_up if incarnation == self.info.incarnation else 0)
 
     def greets(self, connection: "Endpoint") -> list[Effect]:
-        """Note that it has been greeted on a connection that was dialled."""
+        """Note that this side has greeted the peer on a connection that it dialled."""
         return self._meet(connection, "outgoing")
 
     def accepted(self, connection: "Endpoint") -> list[Effect]:
@@ -218,9 +218,9 @@ class Session:
     def greeted(
         self, connection: "Endpoint", address: str, place: int, given_up: int
     ) -> list[Effect]:
-        """Take what the peer says on a connection: who it is, which of this side's have ended."""
+        """Take the peer's greeting: who it is, and which of this side's connections it gave up."""
         if self.incoming is not connection:
-            # Another came since: this one has ended, or is about to.
+            # Another connection came since: this one has ended, or is about to.
             return self.broken(connection, ConnectionError("another has come in its place"))
         self._know(connection.peer, address)
         effects: list[Effect] = []
@@ -255,7 +255,7 @@ class Session:
         self.past[self.info.incarnation] = None
         return effects
 
-    # What they do.
+    # The events' parts.
 
     def step(self, event: Event) -> None:
         """Change the phase as the table says."""
@@ -276,7 +276,7 @@ class Session:
         return [lost]
 
     def _know(self, info: WorkerInfo, address: str) -> None:
-        """Take what is newly known; of an incarnation that is past nothing is new."""
+        """Take news of the peer, unless it is of a past incarnation."""
         if self.is_past(info.incarnation):
             return
         if info.incarnation != self.info.incarnation:
