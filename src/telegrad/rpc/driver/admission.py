@@ -1,18 +1,18 @@
-"""Whether a link may receive a request: the budget of its worker, and the patience to wait for it.
+"""Whether a link may receive a request: its worker's budget, and how long a request waits for it.
 
-A request that there is no room for waits, and nothing else of its peer does:
+A request that finds no room waits, and holds up nothing else of its peer:
 
-1. One that would go over the stream and is large is announced first, and sent when there is room
-   (calls/room.py): the room is granted. But of a few megabytes one goes at once, if the one before
-   it was answered.
-2. One that lies in shared memory, or is small enough for the anteroom, is received, and what it
-   asks for waits here. So does one that went at once: it has a place of its own.
-3. Only where the anteroom is full, too, the stream is read no further: then the peer's own sends
+1. A large request that would go over the stream is announced first, and sent when room has been
+   granted for it (calls/room.py). But one of a few megabytes at most goes at once, if the last such
+   request was answered.
+2. A request that lies in shared memory, or is small enough for the anteroom, is received, and waits
+   here for the room that it needs. So does one that was sent at once: a place is kept for it.
+3. Only where the anteroom is full, too, is the stream read no further: then the peer's own sends
    wait once the socket is full.
 
-Those of one link have their turns in the order in which they came. The first one's turn lasts half
-the time after which a silent peer is lost: the room may depend on what waits, as between two full
-workers that call each other.
+A link's requests have their turns in the order in which they came. The first one's turn lasts half
+the time after which a silent peer is lost. It must end, since the room may depend on the waiting
+request, as between two full workers that call each other.
 """
 
 import math
@@ -27,24 +27,24 @@ import msgspec
 from telegrad.rpc.protocol.budget import ANNOUNCED_FROM, UNASKED_BYTES, Budget
 from telegrad.rpc.wire.header_check import most_decoded
 
-# Of one link: bytes of requests that were received and have no room yet, and how many there are.
+# The bounds of one link's anteroom: the bytes and the number of requests that wait in it.
 _ANTEROOM: Final = 1 << 20
 _MOST_PARKED: Final = 256
 
 
 class _Asking(msgspec.Struct, eq=False):
-    """One that waits for room."""
+    """A request that waits for room."""
 
     admission: "Admission"
     nbytes: int
     then: Callable[[bool], object]
     is_announced: bool
     until: float | None = None
-    """When its turn is over, once it is the first of its link."""
+    """When its turn ends; None until it is the first of its link."""
 
 
 class Room:
-    """A worker's budget and those who wait for room in it; `start` runs a task on a thread."""
+    """A worker's budget and the requests that wait for room; `start` runs a task on a thread."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class Room:
         budget.on_release = self.tell
 
     def tell(self) -> None:
-        """Let those who wait look again.
+        """Let the threads that wait look again.
 
-        A thread that is not counted yet has not looked yet, and will find what was released.
+        A thread that is not counted in `waiting` yet will look afterwards, and find the room.
         """
         if self.waiting:
             with self.changed:
@@ -91,7 +91,7 @@ class Room:
         self._start(self._attend)
 
     def ask_no_more(self, admission: "Admission", nbytes: int) -> bool:
-        """Forget an announcement that waits; say whether there was one."""
+        """Forget an announcement that waits for room; say whether there was one."""
         with self.changed:
             for asking in self._asking:
                 is_it = asking.admission is admission and asking.nbytes == nbytes
@@ -103,7 +103,7 @@ class Room:
         return False
 
     def _attend(self) -> None:
-        """Answer all who ask, on one thread; those who are answered go on on others."""
+        """Answer all requests for room on one thread; start other threads to go on with them."""
         while True:
             with self.changed:
                 answered = self._answered()
@@ -115,7 +115,7 @@ class Room:
                     self._is_attended = False
                     self.waiting -= 1
                     return
-                # One that waits in a stream may be the next of its link.
+                # A request that waits in the stream may be the next of its link.
                 self.changed.notify_all()
             for asking, is_admitted in answered:
                 self._start(partial(asking.then, is_admitted))
@@ -147,8 +147,8 @@ class Room:
 class Admission:
     """The requests of one link.
 
-    What was admitted belongs to the link until the request has come as a whole; then it is taken,
-    and released when it has been served. If the link ends before, it releases it itself.
+    Admitted bytes belong to the link until the whole request has come. Then they are taken over by
+    the request, and released when it was served. If the link ends before, it releases them itself.
     """
 
     def __init__(self, room: Room, peer: str) -> None:
@@ -157,23 +157,23 @@ class Admission:
         self._until: float | None = None
         self.is_closed = False
         self._lock = threading.RLock()
-        # Of the request that is being received.
+        # Bytes admitted for the request that is being received.
         self._admitted = 0
-        # Room that was granted to what is yet to come, or to be served.
+        # Bytes granted to requests that are yet to come, or to be served.
         self._granted: list[int] = []
         self._parked = 0
         self._parked_count = 0
-        # Whether the place is taken that is kept for one that was not announced.
+        # Whether the place kept for a large request that was not announced is taken.
         self._has_unasked = False
         self.waiting = 0
-        """How many wait for room, whose turn comes before that of any other."""
+        """How many requests wait for room; their turns come before any other's."""
 
     def weigh(self, header: int, body: int) -> int:
-        """Return how much a request counts: what its header may become, and its body."""
+        """Return how many bytes a request counts: its header, once decoded, and its body."""
         return (most_decoded(header) if self._room.strict else header) + body
 
     def admit(self, nbytes: int, is_granted: bool = False) -> bool:
-        """Say whether there is room now for the request that comes, and keep it."""
+        """Say whether there is room now for the incoming request; if so, take it."""
         with self._lock:
             if is_granted and self.take_grant(nbytes):
                 self._admitted += nbytes
@@ -183,12 +183,12 @@ class Admission:
             self._admitted += nbytes
             if not self.is_closed:
                 return True
-        # By a finalizer that interrupted this.
+        # A finalizer that interrupted this thread has closed the link.
         self.close()
         return False
 
     def park(self, nbytes: int) -> bool:
-        """Say whether the request that comes, of so many bytes here, may wait in the anteroom."""
+        """Say whether the incoming request, of so many bytes, may wait in the anteroom."""
         with self._lock:
             if self._admitted or self.is_closed:
                 return False
@@ -209,13 +209,13 @@ class Admission:
 
         def answer(is_granted: bool) -> None:
             self.unpark(parked)
-            # It is released when it has been served.
+            # The room is released when the request has been served.
             then(is_granted and self.take_grant(nbytes))
 
         self._room.ask(self, nbytes, answer)
 
     def announced(self, header: int, body: int, then: Callable[[bool], object]) -> None:
-        """Call `then` with whether there was room in time for a request that is to come."""
+        """Call `then` with whether there was room in time for an announced request."""
         nbytes = self.weigh(header, body)
         if not self.waiting and self.grant(nbytes):
             then(True)
@@ -223,13 +223,13 @@ class Admission:
             self._room.ask(self, nbytes, then, is_announced=True)
 
     def given_up(self, header: int, body: int) -> None:
-        """Note that a request that was announced does not come."""
+        """Note that an announced request will not come."""
         nbytes = self.weigh(header, body)
         if not self._room.ask_no_more(self, nbytes) and self.take_grant(nbytes):
             self._room.budget.release(self._peer, nbytes)
 
     def grant(self, nbytes: int) -> bool:
-        """Say whether there is room now, and keep it for what comes later."""
+        """Say whether there is room now; if so, keep it for a request that comes later."""
         with self._lock:
             if self.is_closed or not self._room.budget.admit(self._peer, nbytes):
                 return False
@@ -245,7 +245,7 @@ class Admission:
             return True
 
     def unpark(self, nbytes: int) -> None:
-        """Let what was to wait in the anteroom wait no more."""
+        """Free a request's place in the anteroom."""
         with self._lock:
             if nbytes >= ANNOUNCED_FROM:
                 self._has_unasked = False
@@ -254,7 +254,7 @@ class Admission:
                 self._parked_count -= 1
 
     def take(self) -> int:
-        """Note that the request has come; return how much is to be released when it was served."""
+        """Note that the whole request has come; return the bytes to release when it was served."""
         with self._lock:
             nbytes, self._admitted = self._admitted, 0
             return nbytes
@@ -268,7 +268,7 @@ class Admission:
                     admitted = self.admit(nbytes)
                     now = time.monotonic()
                     if self._until is None or self.waiting:
-                        # Its turn begins when all that came before it have had theirs.
+                        # Its turn begins when all earlier requests have had theirs.
                         self._until = now + self._room.patience
                     if admitted or self.is_closed or now >= self._until:
                         self._until = None
@@ -281,7 +281,7 @@ class Admission:
                 self._room.waiting -= 1
 
     def close(self) -> None:
-        """Note that the link has ended: what did not come as a whole never will."""
+        """Note that the link has ended, and release the room of requests that never came whole."""
         with self._lock:
             self.is_closed = True
             nbytes, self._admitted = self._admitted + sum(self._granted), 0

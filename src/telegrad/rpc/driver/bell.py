@@ -1,10 +1,10 @@
-"""What wakes a thread that waits for descriptors."""
+"""A descriptor that wakes a thread waiting for descriptors."""
 
 import socket
 
 
 class Bell:
-    """A descriptor that is ready to be read once the bell was rung, until it is silenced."""
+    """A descriptor that is readable from when the bell is rung until it is silenced."""
 
     def __init__(self) -> None:
         self._rope, self._sound = socket.socketpair()
@@ -17,7 +17,7 @@ class Bell:
         try:
             self._rope.send(b"\0")
         except OSError:
-            # Full: it was rung often enough. Closed: nobody is to be woken any more.
+            # Full: it has been rung already. Closed: there is no thread to wake any more.
             pass
 
     def silence(self) -> None:

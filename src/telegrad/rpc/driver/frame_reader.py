@@ -1,11 +1,11 @@
-"""Frames out of a connection's bytes, for whichever thread reads it at the moment.
+"""Cuts a connection's bytes into frames, for whichever thread reads it at the moment.
 
-Small frames come many at a time with one system call; a large body is received straight into
-memory of its own. A read that ran out of time keeps what came and goes on the next time. Before
-a request of more than a little is received, the worker's budget is asked. Where it has no room the
-request goes to the anteroom (admission.py), or waits in the stream; what is refused there is
-skipped and comes out as a frame of the kind REFUSED; so does a request that there is no memory for.
-Invariant: one thread at a time (link.py sees to it), and nothing larger than the connection's
+One system call receives many small frames; a large body is received straight into memory of its
+own. A read that runs out of time keeps the bytes that came, and the next read goes on there.
+The worker's budget is asked before any but a small request is received. If it has no room, the
+request goes to the anteroom (admission.py), or waits in the stream; a request that is refused is
+skipped, and returned as a frame of the kind REFUSED, as is one that there is no memory for.
+Invariant: one thread reads at a time (link.py ensures it), and nothing larger than the connection's
 limits is allocated.
 """
 
@@ -46,25 +46,25 @@ from telegrad.rpc.wire.frames import (
 )
 
 NOW: Final = -math.inf
-"""The deadline of a read that takes what is there, no more than a part of a large frame."""
+"""The deadline of a read that never waits, and receives a large frame piece by piece."""
 
 _ROOM: Final = 128 << 10  # Bytes of the buffer into which small frames are received.
 _PREFIX_BYTES: Final = PREFIX.size
 _unpack: Final = PREFIX.unpack_from
-_MOST_AT_ONCE: Final = 1 << 20  # Bytes of a large frame that are received while others wait.
+_MOST_AT_ONCE: Final = 1 << 20  # Bytes of a large frame that a NOW read receives.
 _BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory of its own.
-_OF_LARGE: Final[list[int]] = []  # How many bytes came of what `mend` can't keep.
+_OF_LARGE: Final[list[int]] = []  # Stands for bytes of a frame that `mend` can't keep.
 
 Fields = tuple[int, int, int, int, int, int, int]
 
 
 def plain_memory(nbytes: int) -> memoryview:
-    """Return so many bytes, not zeroed: each is received before anyone sees it."""
+    """Return so many bytes, not zeroed: nobody sees them before they are received."""
     return np.empty(nbytes, np.uint8).data
 
 
 def _looking(fd: int) -> Callable[[float | None], object]:
-    """Return what waits so many milliseconds, or without an end, until there is something to read.
+    """Return a function that waits, for so many milliseconds or for ever, until there is input.
 
     One thread at a time may call it.
     """
@@ -76,11 +76,10 @@ def _looking(fd: int) -> Callable[[float | None], object]:
 
 
 class FrameReader:
-    """The bytes that came and are not yet frames.
+    """The bytes that came and are not frames yet.
 
-    `sharing` is where buffers in shared memory are found, and `admission` who is asked before a
-    request is received; without them there is neither. `memory` gives what large frames are
-    received into.
+    `sharing` finds buffers in shared memory, and `admission` is asked before a request is received;
+    either may be missing. `memory` allocates the memory for large frames.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class FrameReader:
         self._memory = memory
         self._connection = connection
         self._limits = connection.limits
-        # Bytes of a header that was agreed on, and that no budget counts.
+        # The largest header that is within the agreed limit and that no budget counts.
         self._small = min(COUNTED_FROM - _PREFIX_BYTES - 1, connection.limits.header_bytes)
         self._pending = connection.pending
         self.spinning = spinning
@@ -104,31 +103,31 @@ class FrameReader:
         self._view = memoryview(self._room)
         self._start = 0
         self._end = 0
-        # Frames that come next: they came along with others, or were put back.
+        # Frames to return next: they were received together with others, or put back.
         self._frames: collections.deque[Frame] = collections.deque()
-        # Whether anything lies here: bytes, a frame, or the beginning of a large one.
+        # Whether nothing is kept here: no bytes, no frame, no beginning of a large one.
         self._is_empty = True
         self.may_have_more = self._pending is not None
-        """Whether something may lie here behind the last frame that was read; see `has_frame`."""
+        """Whether more may be kept here behind the last frame that was read; see `has_frame`."""
         self.received = 0
         """How many bytes have come, those in shared memory among them."""
         # Whether bytes were taken from the stream that are neither kept here nor in the hands of
-        # the caller, who sets this to False when it has the frame: an interrupt would lose them.
+        # the caller (which sets this to False when it has the frame): an interrupt would lose them.
         self.is_torn = False
-        # How many came, until that is noted elsewhere; see `mend`.
+        # How many bytes came, until that is noted elsewhere; see `mend`.
         self._came: list[int] = []
-        # Whether a request waits for room: the leader lets another thread wait.
+        # Whether a request waits in the stream for room: the leader has another thread wait.
         self.awaits_room = False
-        # Of a request that goes to the anteroom, how much it waits for, and takes there.
+        # For a request that goes to the anteroom: the bytes it waits for, and those it takes there.
         self._parking: tuple[int, int] | None = None
-        # How to go on with a frame that is under way: it is large, waits for room or is skipped.
+        # How to go on with an unfinished frame, which is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
         self._look = _looking(connection.fileno())
 
     def has_frame(self) -> bool:
-        """Say whether a read would return, fail or go on with what has been received already.
+        """Say whether a read would return, fail or go on with bytes received already.
 
-        May be asked without the right to read; a thread that reads just now will ask again.
+        May be called without the right to read; a thread that is reading will ask again.
         """
         if self._frames:
             return True
@@ -141,14 +140,14 @@ class FrameReader:
                 check_prefix(fields, self._limits)
             except (ProtocolViolation, struct.error):
                 return True
-        # What the connection has taken from the descriptor, no poll would tell.
+        # A poll does not see bytes that the connection has already taken from the descriptor.
         return self._pending is not None and self._pending() > 0
 
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
         if not self._is_empty:
             return self._read_next(deadline)
-        # Most often a small frame comes, alone and whole.
+        # Most often one small frame comes, alone and whole.
         came = self._receive(self._view, deadline)
         if not came:
             return None
@@ -166,7 +165,7 @@ class FrameReader:
         return self._read_next(deadline)
 
     def _read_next(self, deadline: float | None) -> Frame | None:
-        """Return the next frame where something lies here, or a frame is under way."""
+        """Return the next frame, where bytes are kept here or a frame is unfinished."""
         self.may_have_more = True
         if self._go_on is not None and not self._frames:
             return self._go_on(deadline)
@@ -180,13 +179,13 @@ class FrameReader:
                 return None
         self._is_empty = len(self._frames) == 1 and self._start == self._end
         self.may_have_more = not self._is_empty or self._pending is not None
-        # In lines that call nothing: after Ctrl-C before them the next read finds the frame here.
+        # These lines call nothing: if Ctrl-C comes before them, the next read finds the frame.
         frame = self._frames[0]
         del self._frames[0]
         return frame
 
     def _take_small(self) -> int:
-        """Take what is small and whole out of the room; return how many bytes what follows needs.
+        """Take whole small frames out of the room; return how many bytes the next frame needs.
 
         0 if that is not small.
         """
@@ -205,12 +204,12 @@ class FrameReader:
                 break
             frames.append(Frame(kind, flags, ident, parent, room[first:stop]))
             start = stop
-        # In one line: what is taken from the one is in the other.
+        # In one line, so that an interrupt can't come between taking bytes and keeping frames.
         self._frames, self._start = collections.deque(frames), start
         return wanted
 
     def _read_with_body(self, fields: Fields, deadline: float | None) -> Frame | None:
-        """Read what has more than a small header, or a prefix that no peer of ours sends."""
+        """Read a frame with more than a small header, or a prefix that breaks the protocol."""
         kind, flags, count, header, body, ident, parent = fields
         check_prefix(fields, self._limits)
         total = _PREFIX_BYTES + header + body
@@ -229,12 +228,12 @@ class FrameReader:
         if body:
             buffers = split_body(memoryview(self._room[end - body : end]), count, flags)
         frame = Frame(kind, flags, ident, parent, head, buffers)
-        # Last of all: until here the next read finds the frame after Ctrl-C.
+        # Last of all: after a Ctrl-C before this line, the next read finds the frame.
         self.is_torn, self._came, self._start = True, _OF_LARGE, end
         return self._fetch(frame, deadline) if flags & PLACED else frame
 
     def mend(self) -> bool:
-        """Keep what came just as an interrupt did; False if it can't be, as of a large frame."""
+        """Keep the bytes that an interrupted read received; False if it can't (a large frame)."""
         if not self.is_torn:
             return True
         if self._came is _OF_LARGE or self._go_on is not None or self._pending is not None:
@@ -247,7 +246,7 @@ class FrameReader:
         return True
 
     def put_back(self, frame: Frame) -> None:
-        """Let the next read return a frame that was read, and whose receiving was interrupted."""
+        """Let the next read return a frame whose handling was interrupted."""
         self._is_empty = False
         self._frames.appendleft(frame)
 
@@ -260,7 +259,7 @@ class FrameReader:
         nbytes = admission.weigh(header, body)
         if admission.admit(nbytes, bool(flags & GRANTED)):
             return self._begin_large(fields, deadline)
-        # A creation is there before what comes after it, which may mention it.
+        # A creation must not be overtaken: later requests may mention its reference.
         if not flags & (PLACED | CREATES) and admission.park(header + body):
             self._parking = (nbytes, header + body)
             return self._begin_large(fields, deadline)
@@ -286,7 +285,7 @@ class FrameReader:
     ) -> Frame | None:
         pause = came + _MOST_AT_ONCE if deadline == NOW else len(memory)
         while came < len(memory):
-            # Whatever ends this read, the next one goes on here.
+            # However this read ends, the next one goes on here.
             self._go_on = partial(self._read_large, fields, memory, came)
             count = 0 if came >= pause else self._receive(memory[came:], deadline)
             if not count:
@@ -296,7 +295,7 @@ class FrameReader:
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
         split = split_body(body, buffers, flags) if buffers else []
-        # What lies in shared memory is still to be found, and to be counted with the rest.
+        # Buffers in shared memory are still to be mapped, and then counted with the rest.
         cost = 0 if flags & PLACED else self._take()
         waits, self._parking = self._parking, None
         frame = Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
@@ -304,14 +303,14 @@ class FrameReader:
         return self._fetch(frame, deadline) if flags & PLACED else frame
 
     def _take(self) -> int:
-        """Return what to release when the request that was read has been served.
+        """Return how many bytes to release when the request that was read has been served.
 
-        Before this, the end of the link would release it.
+        From now on the end of the link does not release them.
         """
         return 0 if self._admission is None else self._admission.take()
 
     def _do_without_memory(self, fields: Fields, deadline: float | None) -> Frame | None:
-        """Refuse a request that this process has no memory for; anything else ends the link."""
+        """Refuse a request that this process has no memory for; end the link for other frames."""
         kind, _, _, header, body, _, _ = fields
         if self._admission is None or kind not in (CALL, SERVICE):
             raise OSError(errno.ENOMEM, f"no memory for a message of {header + body} bytes")
@@ -351,10 +350,10 @@ class FrameReader:
         refused: bytes,
         deadline: float | None,
     ) -> Frame | None:
-        """Receive what is not wanted, into the room, and forget it.
+        """Receive the bytes of an unwanted request into the room, and drop them.
 
         All but the table of buffers in shared memory: their descriptors have come, too, and would
-        be taken for those of the next frame; and their sender waits for the segments.
+        be taken for the next frame's; and the sender waits for the segments.
         """
         _, flags, count, _, body, ident, parent = fields
         wanted = count * PLACED_ENTRY if flags & PLACED else 0
@@ -413,7 +412,7 @@ class FrameReader:
         return Frame(REFUSED, frame.flags, frame.ident, frame.parent, kind, (), frame.cost)
 
     def _fill(self, wanted: int, deadline: float | None) -> int:
-        """Receive some bytes behind those that are there, with room for `wanted` in all."""
+        """Receive some bytes behind those in the room, where `wanted` in all must fit."""
         size = self._end - self._start
         if not size or self._start + wanted > _ROOM:
             self._room[:size] = self._room[self._start : self._end]
@@ -425,20 +424,20 @@ class FrameReader:
     def _receive(self, view: memoryview, deadline: float | None) -> int:
         """Return how many bytes came, 0 if the deadline passed."""
         while True:
-            # Asked first: a read that finds nothing raises, which takes five times as long.
+            # Poll first: a read that finds nothing raises, which takes five times as long.
             if deadline != NOW:
-                # Here it may wait for long, and nothing is lost.
+                # An interrupt of this wait, which may be long, loses nothing.
                 self.is_torn = False
                 if not self._await_bytes(deadline):
                     return 0
             self._came, self.is_torn = [], True
             try:
-                # In one step with the system call: an interrupt would lose the number.
+                # In one step with the system call: an interrupt in between would lose the count.
                 self._came.extend(map(self._connection.recv_into_nowait, (view,)))
             except BlockingIOError:
                 if deadline == NOW:
                     return 0
-                # TLS: not yet a whole record.
+                # TLS: the record is not complete yet.
                 continue
             count = self._came[0]
             self.received += count

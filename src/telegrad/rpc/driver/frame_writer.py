@@ -1,15 +1,15 @@
 """The writing half of a link: frames onto a connection, whole and one after the other.
 
-A sender holds the lock for that long. A send has a deadline: a peer that does not read (it
-was stopped, or is full) keeps nobody longer than that. A frame that was begun must be finished,
-though, or the stream would make no sense any more; so at the deadline its rest is copied and goes
-over, together with the lock, to a thread that waits for nothing else.
+A sender holds the lock for that long. A send has a deadline: a peer that does not read (it was
+stopped, or is full) delays nobody beyond it. But a frame that was begun must be finished, or the
+stream would make no sense any more; so at the deadline its rest is copied, and handed with the lock
+to a thread that does nothing else.
 
-Small answers keep nobody: while requests of the same peer are served one after the other (`cork`)
-they are kept and leave together, with one system call; and those that find somebody else writing
-are sent by that thread when it is done. Notices that have time are kept, too, until the next frame.
+Small answers delay nobody: while requests of one peer are served one after the other (`cork`) they
+are kept, and leave together with one system call; and answers that find another thread writing are
+sent by that thread when it is done. Notices that are not urgent are kept until the next frame, too.
 
-Invariant: between the first byte of a frame and its last, nobody else writes.
+Invariant: between the first byte of a frame and its last, no other thread writes.
 """
 
 import _thread
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 # Bytes; a header up to this size goes out in one piece with its prefix.
 _SMALL_HEADER: Final = 32 << 10
-# Seconds after which a thread that waits for its turn looks whether the path has ended.
+# How often a thread that waits for its turn looks whether the path has ended, in seconds.
 _LONGEST_TURN: Final = 1.0
-# Frames that are kept at most; a sender of more waits until some have gone.
+# The most frames that are kept; a sender of more waits until some have gone.
 _MOST_KEPT: Final = 1000
 _NOW: Final = -math.inf
 _NONE: Final[Any] = ()
 KEPT_FOR: Final = 0.0002
-"""Seconds for which an answer is kept until the next one is there."""
+"""Seconds for which an answer is kept, to leave together with the next one."""
 
 
 class FrameWriter(Endpoint):
@@ -73,18 +73,18 @@ class FrameWriter(Endpoint):
         self.sharing = SharedBuffers(connection, host.segment_pool, host.segment_map)
         self._host = host
         self._write = _thread.allocate_lock()
-        # Whole frames whose turn has not come.
+        # Whole small frames that are kept to be sent later.
         self._kept: collections.deque[bytes] = collections.deque()
         self.is_corked = False
         """Whether answers are to be kept."""
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
-        # Decides who of several sends a large request without asking.
+        # Decides which of several threads sends a large request unannounced.
         self._unasking = threading.RLock()
 
     def send(self, frame: Frame, deadline: float = math.inf) -> bool:
         """Send one frame, whole; large buffers go through shared memory on one host.
 
-        False if the deadline passed before anything of it went.
+        Return False if the deadline passed before any of it was sent.
         """
         header = frame.header
         parts = placed = _NONE
@@ -97,7 +97,7 @@ class FrameWriter(Endpoint):
             )
             if self.is_corked and frame.kind in ANSWERS:
                 self._kept.append(data)
-                # Again: it may have been uncorked, and flushed, just before.
+                # Check again: another thread may have uncorked and flushed the link just before.
                 if not self.is_corked:
                     self.flush()
                 return True
@@ -123,13 +123,13 @@ class FrameWriter(Endpoint):
                     if unsent is not None:
                         unsent = self._send_on(unsent, deadline)
                 if unsent is not None and (finish := self._finisher(unsent)) is not None:
-                    # If this is interrupted nobody knows who has the lock.
+                    # If this is interrupted, nobody knows which thread has the lock.
                     is_ours = None
                     try:
                         if self._host.start(finish):
                             return True
                     except RuntimeError:
-                        # The system has no thread to give.
+                        # The system can start no more threads.
                         is_ours, self.connection.under_way = True, None
                         raise
                     is_ours = True
@@ -142,7 +142,7 @@ class FrameWriter(Endpoint):
             raise
         except BaseException as interrupt:
             if is_ours is False:
-                # The interrupt came while another thread had the lock: nothing of ours went.
+                # The interrupt came while another thread had the lock: nothing was sent here.
                 raise
             self._interrupted(interrupt, is_ours, parts or (data,), placed)
             return True
@@ -161,12 +161,12 @@ class FrameWriter(Endpoint):
         whole: Sequence[Buffer],
         placed: list[Segment],
     ) -> None:
-        """See that a frame goes on whose sending was interrupted, and put off the interrupt.
+        """Have a frame whose sending was interrupted finished, and put off the interrupt.
 
-        If nobody knows how much went, whatever followed would be taken for the rest, or a
-        descriptor for that of another segment. So the path ends then, and the interrupt is raised.
-        (If it came while the lock was being taken, nobody knows who has that either: it is not
-        released.)
+        If the count of sent bytes is unknown, the peer would take whatever followed for the rest,
+        or a descriptor for another segment's. So the path ends then, and the interrupt is raised.
+        (If it came while the lock was being taken, it is also unknown which thread has the lock, so
+        that is not released.)
         """
         goes_on = None
         try:
@@ -185,7 +185,7 @@ class FrameWriter(Endpoint):
         put_off[_thread.get_ident()] = interrupt
 
     def _go_on(self, whole: Sequence[Buffer], placed: list[Segment]) -> bool:
-        """Have what is left of an interrupted frame sent; False if nobody knows or can do it."""
+        """Have the rest of an interrupted frame sent; False if it is unknown or can't be sent."""
         rest = self.connection.unsent(whole)
         if rest is None or any(segment.is_new for segment in placed):
             return False
@@ -197,13 +197,13 @@ class FrameWriter(Endpoint):
         return True
 
     def announced(self, frame: Frame) -> tuple[int, int] | None:
-        """Return the sizes of a request's header and body, if it is to be announced."""
+        """Return the sizes of a request's header and body if it must be announced."""
         header, buffers = len(frame.header), frame.buffers
         nbytes = sum(map(len, buffers))
         if nbytes + header < ANNOUNCED_FROM or self.sharing.places(buffers):
             return None
         sizes = header, body_bytes(buffers)
-        # A creation is not received before there is room: what comes after it may mention it.
+        # A creation can't wait in the anteroom: later requests may mention its reference.
         if sum(sizes) <= UNASKED_BYTES and not frame.flags & CREATES:
             with self._unasking:
                 if self.unasked >= 0 and self.unasked not in self.calls.open:
@@ -214,7 +214,7 @@ class FrameWriter(Endpoint):
     def _send_behind_kept(
         self, data: bytes, parts: Sequence[Buffer], placed: list[Segment], deadline: float
     ) -> Unsent | None:
-        """Send a frame, in one piece or in parts, behind those that were kept."""
+        """Send a frame, in one piece or in parts, behind the frames that were kept."""
         if self.closed:
             raise ConnectionError(f"the connection to {self.peer.name} is closed")
         if placed:
@@ -235,7 +235,7 @@ class FrameWriter(Endpoint):
         return unsent
 
     def _send_on(self, unsent: Unsent, deadline: float) -> Unsent | None:
-        """Wait for a peer that does not read, as long as others need not wait for this thread."""
+        """Send the rest to a peer that is slow to read, until the deadline; give up the lead."""
         if deadline <= time.monotonic():
             return unsent
         self._host.about_to_wait()
@@ -247,7 +247,7 @@ class FrameWriter(Endpoint):
     def send_with_next(self, header: bytes) -> bool:
         """Keep a notice until the next frame goes, or `flush` is called."""
         if len(header) > self._small or len(self._kept) >= _MOST_KEPT or self.outbox:
-            # Where one waits for room already, the next waits behind it.
+            # Notices stay in order: if one waits in the outbox, the next waits behind it.
             return False
         self._kept.append(PREFIX.pack(NOTICE, 0, 0, len(header), 0, 0, 0) + header)
         return True
@@ -259,23 +259,23 @@ class FrameWriter(Endpoint):
         return kept.popleft() if count == 1 else b"".join([kept.popleft() for _ in range(count)])
 
     def cork(self) -> None:
-        """Keep small answers: the next request of this peer is here already."""
+        """Keep small answers from now on: the peer's next request is here already."""
         self.is_corked = True
 
     def uncork(self) -> None:
-        """Send what was kept, and keep nothing more."""
+        """Send the frames that were kept, and keep no more answers."""
         self.is_corked = False
         if self._kept:
             self.flush()
 
     def flush(self) -> None:
-        """Send the frames that were kept, unless somebody writes: they do it when they are done.
+        """Send the frames that were kept, unless another thread writes: it sends them when done.
 
         Never waits.
         """
         while self._kept and not self.is_corked and self._write.acquire(False):
             me = _thread.get_ident()
-            # Else it is about to wait in the midst of a frame to another, and leaves the lead.
+            # A marked thread is about to wait in the midst of another frame, and leaves the lead.
             marks = me not in busy
             try:
                 try:
@@ -329,8 +329,8 @@ class FrameWriter(Endpoint):
         if placed:
             frame.flags |= PLACED
             if type(buffers) is list and nbytes > TURNS_UP_TO:
-                # They have been copied. What they alone kept alive, such as a segment that came,
-                # is free before the frame arrives: one segment is enough for many calls in a row.
+                # They have been copied. The segments that these buffers alone keep alive are free
+                # before the frame arrives: one segment is enough for many calls in a row.
                 buffers.clear()
         try:
             parts = pack(frame.kind, frame.flags, frame.ident, frame.parent, header, content)
@@ -340,14 +340,14 @@ class FrameWriter(Endpoint):
             raise
 
     def _wait_for_turn(self, deadline: float, placed: Sequence[Segment]) -> bool:
-        """Take the lock that somebody else holds; False if the deadline passed before."""
+        """Take the lock that another thread holds; False if the deadline passed before."""
         is_ours = False
         try:
             if deadline > time.monotonic():
                 self._host.about_to_wait()
             while not is_ours:
                 if self.closed:
-                    # Who holds it may have been interrupted, and may never give it back.
+                    # The thread that holds it may have been interrupted, and never release it.
                     raise ConnectionError(f"the connection to {self.peer.name} is closed")
                 left = max(0.0, deadline - time.monotonic())
                 is_ours = self._write.acquire(True, min(left, _LONGEST_TURN))
@@ -359,10 +359,10 @@ class FrameWriter(Endpoint):
         return is_ours
 
     def _finisher(self, unsent: Unsent) -> Callable[[], None] | None:
-        """Return what sends the rest of a frame that was begun, for a thread that has the lock."""
+        """Return a task that sends the rest of a begun frame, for a thread that has the lock."""
         if not unsent.is_begun or self.closed:
             return None
-        # Copied: a caller that was told of the timeout may change its arrays.
+        # Copied: after the timeout, the caller may change its arrays.
         return partial(self._finish, b"".join(unsent.rest))
 
     def _finish(self, rest: bytes) -> None:
@@ -375,24 +375,24 @@ class FrameWriter(Endpoint):
             self._left()
 
     def _left(self) -> None:
-        """See to what others left to the thread that wrote: the link's end, or their frames."""
+        """Do what others left to the thread that wrote: free the ended link, or send frames."""
         if self.closed:
             self._host.tidy()
         else:
             self.flush()
 
     def can_send(self) -> bool:
-        """Say whether a small frame would go out at once: nobody writes, and there is room."""
+        """Say whether a small frame can go at once: no thread writes, and the socket has room."""
         number = self.connection.fileno()
         if _thread.get_ident() in busy:
             return False
         if self._write.locked():
             # What it has written may have gone, and its thread not have come to say so.
             time.sleep(0.0005)
-        # -1 when it is closed. The poll is made anew: two threads can't use one together.
+        # -1 when it is closed. `is_ready` makes a new poll: two threads can't share one.
         return number >= 0 and not self._write.locked() and is_ready(number, 0.0, for_write=True)
 
     def check(self) -> None:
-        """Note that a process has ended: it is lost, even if a fork of it has its sockets."""
+        """Raise if the peer's process has ended, even if a fork of it still has its sockets."""
         if self.connection.peer_pid is not None and has_ended(self.connection.peer_pid):
             raise ConnectionResetError("its process has ended")

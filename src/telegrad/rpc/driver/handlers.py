@@ -1,12 +1,12 @@
-"""Requests that run on threads of their own: so many side by side, and fairly among peers.
+"""Requests that run on threads of their own: a bounded number at once, fairly among peers.
 
-A request that comes when as many run already waits for its turn; peers take turns. One that sleeps
+A request that comes when that many run waits for its turn; peers take turns. A request that sleeps
 for something itself, by way of a Future, does not count meanwhile: so requests may wait for each
-other, nested to any depth, whatever the bound. The request that the leading thread runs (lead.py)
-counts for itself.
+other, nested to any depth, whatever the bound. The leading thread's request (lead.py) is counted
+separately.
 
-Invariant: `running` is how many requests run and do not sleep, but for the leading thread's; a
-request is only begun where that makes no more than `most` with it.
+Invariant: `running` is how many requests run and do not sleep, without the leading thread's; a
+request begins only if, with it, no more than `most` run.
 """
 
 import collections
@@ -25,20 +25,20 @@ Task = Callable[[], object]
 
 
 class _Serving(threading.local):
-    """What the current thread is to the requests."""
+    """How the current thread takes part in serving requests."""
 
     counted_by: "Handlers | None" = None
-    """Whose request it runs, and does not sleep: as the leading thread, or as one of many."""
+    """Whose request it runs, leading or as one of many; None while it sleeps."""
     path: Endpoint | None = None
-    """Where that request came from."""
+    """The path on which that request came."""
     lead: "Lead | None" = None
-    """The lead that it had when it began to serve, and may have still."""
+    """The lead that it had when it began to serve; it may still have it."""
     own: "ServedLink | None" = None
-    """The link that it reads itself, where it leads: still in the set that it looks at alone."""
+    """The link that it reads itself while leading; still in the set that it alone polls."""
     led: bool = False
     """Whether it led when it went to sleep."""
     depth: int = 0
-    """How many nested calls run within each other on it."""
+    """How many nested calls run within each other on this thread."""
 
 
 serving = _Serving()
@@ -57,16 +57,16 @@ class Handlers:
         self._start = start
         self._is_led = is_led
         self.most = most
-        # Of one peer, so that one that does not read its answers leaves some to others.
+        # The bound of one peer: if it does not read its answers, others still get some threads.
         self._most_of_peer = most_of_peer or most - most // 4
         self._lock = threading.RLock()
         self.running = 0
         self._of_paths: dict[Endpoint | None, int] = {}
         self.waiting: dict[Endpoint, collections.deque[Task]] = {}
-        """What has not begun yet, by path; the path whose turn is next comes first."""
+        """Requests that have not begun yet, by path; the path whose turn is next comes first."""
 
     def has_room_for(self, path: Endpoint) -> bool:
-        """Say whether a request that comes now on the path need not wait for its turn."""
+        """Say whether a request that comes now on the path may begin at once."""
         return (
             self.running < self.most
             and path not in self.waiting
@@ -80,10 +80,10 @@ class Handlers:
         self.fill()
 
     def fill(self) -> None:
-        """Begin what may begin."""
+        """Begin the requests that may begin."""
         while True:
             with self._lock:
-                # In this order: the leading thread says that it runs one, then it looks here.
+                # Count, then ask: the leading thread first marks its turn, then reads the count.
                 self.running += 1
                 found = self._next() if self.running + bool(self._is_led()) <= self.most else None
                 if found is None:
@@ -114,7 +114,7 @@ class Handlers:
                 raise
             finally:
                 serving.path = serving.counted_by = None
-            # Not kept while the next one runs: it holds a frame.
+            # Dropped before the next one runs, since it holds a frame.
             del task
             with self._lock:
                 self._forget(path)
@@ -131,9 +131,9 @@ class Handlers:
             self._of_paths[path] = left - 1
 
     def enter(self, path: Endpoint | None = None) -> None:
-        """Count a request that runs: it goes on after a wait, or has kept the lead for long.
+        """Count a running request: it goes on after a wait, or has kept the lead for long.
 
-        It is one of the path's, or else the one that this thread runs.
+        It belongs to the path, by default that of the request that this thread runs.
         """
         path = path or serving.path
         with self._lock:
@@ -141,7 +141,7 @@ class Handlers:
             self._of_paths[path] = self._of_paths.get(path, 0) + 1
 
     def leave(self) -> None:
-        """Count the request of this thread no more: it waits or has ended."""
+        """Stop counting this thread's request: it waits or has ended."""
         path = serving.path
         with self._lock:
             self.running -= 1
@@ -153,6 +153,6 @@ class Handlers:
             self.fill()
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin no more requests."""
         with self._lock:
             self.waiting.clear()

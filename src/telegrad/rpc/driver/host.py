@@ -1,4 +1,4 @@
-"""What carries a worker in the real world: a listener, links, threads, the clock."""
+"""The real host of a worker: listeners, links, threads, the clock."""
 
 import _thread
 import errno
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
 _log = logging.getLogger("telegrad.rpc")
-# With more than two workers a processor, one that has work waits for those that spin.
+# With more than two workers per processor, spinning workers delay those that have work.
 _MOST_AWAKE: Final = 2 * (os.cpu_count() or 1)
-# Seconds between two looks for certificates that were revoked.
+# Seconds between two checks for revoked certificates.
 _LOOK: Final = 1.0
-# This process has no memory, or no descriptor, left.
+# Errors when this process runs out of memory or descriptors.
 _LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
@@ -65,15 +65,15 @@ class SocketHost:
         """When to look for revoked certificates next."""
         self._sleepers: dict[_thread.LockType, None] = {}
         self._closed = False
-        # How many workers were known when `_is_crowded` was last found out.
+        # How many workers were known when `_is_crowded` was last computed.
         self._counted = 0
         self._is_crowded = False
         self.memory: Callable[[int], memoryview] = plain_memory
         self._pool = Pool(identity.name)
         self.late = self._pool.late
-        # How many threads lead at most, each with links of its own: where the interpreter's lock
-        # lets one run at a time, more would only hand it to and fro. The bound of the handlers is
-        # for what they run, too.
+        # The most threads that lead, each with links of its own: where the interpreter's lock lets
+        # one run at a time, more would only pass it to and fro. The handlers' bound includes the
+        # requests that these threads run.
         processors = 1 if is_locked() else os.cpu_count() or 1
         self._most_leads = min(processors, -(-options.handlers // 2))
         most = options.handlers - self._most_leads + 1
@@ -90,7 +90,7 @@ class SocketHost:
         self.segment_map = SegmentMap()
 
     def begin(self, worker: "Worker") -> str:
-        """Carry the worker from now on; return the address at which it can be reached."""
+        """Run the worker from now on; return the address where others reach it."""
         self.worker = worker
         patience = self.options.lost_after / 2
         self.room = Room(worker.budget, patience, self.start, self.options.strict)
@@ -110,15 +110,15 @@ class SocketHost:
             listener.close()
 
     def start(self, task: Callable[[], object]) -> bool:
-        """Run the task on another thread; False if this worker's have ended."""
+        """Run the task on another thread; return False if this worker's threads have ended."""
         return self._pool.start(task)
 
     def serve(self, path: Endpoint, task: Callable[[], object]) -> None:
-        """Run a request on another thread, when its turn has come."""
+        """Run a request on another thread, when it is its turn."""
         self.handlers.submit(path, task)
 
     def is_crowded(self) -> bool:
-        """Say whether this machine has so many workers that those who wait should sleep."""
+        """Say whether this machine has so many workers that waiting threads should not spin."""
         peers = self.worker.peers.by_name
         if len(peers) != self._counted:
             self._counted = len(peers)
@@ -135,7 +135,7 @@ class SocketHost:
         except AuthenticationFailed as error:
             if self.now() < end:
                 raise
-            # The kernel accepted for it, but it never spoke: it is stopped, or too busy.
+            # The kernel accepted, but the peer sent nothing: its process is stopped, or too busy.
             raise WorkerLost(
                 f"worker {peer.name!r} was lost: it did not answer at {address} for {timeout:.1f} s"
             ) from error
@@ -158,7 +158,7 @@ class SocketHost:
         try:
             self._adopt(link)
         except WorkerLost:
-            # It came while this worker was leaving; closing tells it so.
+            # The peer came while this worker was leaving; the closed connection tells it so.
             return
         self.worker.accepted(link)
         if not link.closed:
@@ -166,7 +166,7 @@ class SocketHost:
             link.lead.add(link)
 
     def _lead_of_next(self) -> Lead:
-        """Return who is to serve the next link: the lead that has the fewest, or one more."""
+        """Return the lead for the next served link: the one with fewest links, or a new one."""
         with self._lock:
             lead = min(self.leads, key=len)
             if len(lead) and len(self.leads) < self._most_leads and not self._closed:
@@ -202,7 +202,7 @@ class SocketHost:
         elif busy:
             check_not_busy()
         counted = serving.counted_by
-        # First: what comes on the link is for this thread, and nobody is to be started for it.
+        # First, since answers on the link are for this thread: no other is started to read them.
         reads = counted is not None and type(link) is ServedLink and link.seize()
         try:
             if link is None:
@@ -216,7 +216,7 @@ class SocketHost:
                     counted.enter()
 
     def about_to_sleep(self) -> None:
-        """Let another thread lead, and count the request of this one no more until it goes on."""
+        """Let another thread lead, and do not count this thread's request until it goes on."""
         counted, lead = serving.counted_by, serving.lead
         if counted is not None:
             serving.counted_by = None
@@ -225,14 +225,14 @@ class SocketHost:
                 counted.leave()
 
     def about_to_wait(self) -> None:
-        """Let another thread lead: this one may have to wait for a peer that does not read."""
+        """Let another thread lead: this one may have to wait for a peer that is slow to read."""
         counted, led = serving.counted_by, serving.lead
         if counted is not None and led is not None and led.leave():
-            # It still keeps a request: a peer with many that can't be answered gets no more.
+            # Its request still counts: a peer with many unread answers gets no more served.
             counted.enter()
 
     def _sleep(self, future: Future[Any], timeout: float | None) -> None:
-        """Wait for something that no link brings; shutting down ends it."""
+        """Wait for a future that no link settles; shutting down ends the wait."""
         sleeper = future._new_sleeper()
         if sleeper is None:
             return
@@ -252,13 +252,13 @@ class SocketHost:
             future._forget_sleeper(sleeper)
 
     def rouse(self, deadline: float) -> None:
-        """Let timers be looked at before the deadline."""
+        """Have the timers checked no later than the deadline."""
         if deadline < self.monitor.wakes_at:
             self.monitor.rouse()
 
     def link_failed(self, link: Link, error: BaseException) -> None:
-        """Note that a link broke, or its peer the protocol."""
-        # Logged: of what this process lacks, the peer only sees that the connection ends.
+        """Note that a link broke, or that its peer broke the protocol."""
+        # Log a lack of resources here, since the peer only sees the connection end.
         own = isinstance(error, OSError) and error.errno in _LACKING
         if (own or isinstance(error, PeerError)) and not link.closed:
             said = f"closed the connection to {link.connection}: {error}"
@@ -266,7 +266,7 @@ class SocketHost:
         self.worker.endpoint_lost(link, error)
 
     def ended(self, endpoint: Endpoint) -> None:
-        """Free what belongs to an endpoint that the worker has given up."""
+        """Free the resources of an endpoint that the worker has given up."""
         assert isinstance(endpoint, Link)
         if isinstance(endpoint, ServedLink):
             endpoint.lead.remove(endpoint)
@@ -278,12 +278,12 @@ class SocketHost:
         self._free_ended()
 
     def tidy(self) -> None:
-        """Free what could not be freed when it ended, and shared memory beyond the bound.
+        """Free resources that were in use when their link ended, and surplus shared memory.
 
-        And run what no thread could be had for, and look whose certificate was revoked.
+        Also start late tasks, for which there was no thread, and check for revoked certificates.
         """
         if self.identity.credentials is not None and self.now() >= self._looks_again:
-            # On another thread: the files may be on another machine, which does not answer.
+            # On another thread: the files may be on another machine that does not answer.
             self._looks_again = math.inf
             self.start(self._cut_off_revoked)
         self._free_ended()
@@ -313,14 +313,14 @@ class SocketHost:
             self._ended += [link for link in ended if not link.free()]
 
     def idle_leads(self) -> int:
-        """Return how many threads lead and have nothing to do."""
+        """Return how many leading threads have nothing to do."""
         return sum(lead.is_idle() for lead in self.leads)
 
     def rest(self, timeout: float) -> None:
-        """Return when no thread of the pool runs anything, or the time is over."""
+        """Wait until no thread of the pool runs anything, or the time is over."""
         end = self.now() + timeout
         while self._pool.at_work() > self.idle_leads() and self.now() < end:
-            # Looked at again when it may have changed: this is the end, not the hot path.
+            # Polling will do: this is the end, not the hot path.
             time.sleep(0.01)
 
     def close(self, timeout: float) -> None:
@@ -341,7 +341,7 @@ class SocketHost:
                     "worker %s: %d handlers still run after shutdown", self.identity.name, left
                 )
         finally:
-            # Also if Ctrl-C ended the wait.
+            # Even if Ctrl-C ended the wait.
             self.tidy()
             for lead in self.leads:
                 lead.free()

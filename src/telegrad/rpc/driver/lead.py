@@ -1,29 +1,29 @@
-"""One lead for links of a worker on which others send requests: all of them, as a rule.
+"""One lead for a worker's served links, on which others send requests: all of them, as a rule.
 
-Where Python runs without its lock there may be several, on a processor each (host.py); each keeps
-this law for the links that it has.
+Where Python runs without its lock there may be several leads, each on a processor (host.py); each
+keeps this law for its own links.
 
 The law of this file:
 
 1. One thread leads. It watches all served links together, reads what came and runs requests right
    there, in fair turns among peers; so threads neither fight for the interpreter's lock nor wake
    each other, however many peers there are.
-2. Before a request sleeps for something, its thread gives the lead up; and the monitor takes it
-   from a thread whose turn takes longer than a grace period. So no slow handler, nested call or
-   peer that does not read keeps the others. What the thread was at goes on, as one request of many.
-   (One that waits for an answer first looks for it a while: lookout.py.)
-3. Nobody leads then, until there is something to do: the monitor watches the whole set, and starts
-   a thread that leads. A request whose wait ends before that has the lead again at once.
-4. The lead is no right to read: that is each link's own (link.py). Two threads that both think for
+2. Before a request sleeps, its thread gives up the lead; and the monitor takes it from a thread
+   whose turn takes longer than a grace period. So no slow handler, nested call or peer that does
+   not read delays the others. The thread's own request goes on, counted as one of many. (A request
+   that waits for an answer first spins for a while: lookout.py.)
+3. Then no thread leads until there is something to do: the monitor watches the whole set, and
+   starts a new leader. A request whose wait ends before that regains the lead at once.
+4. The lead is not a right to read: each link has its own (link.py). Two threads that both think for
    a moment that they lead do no harm.
-5. A thread that waits for an answer on a served link (of a call that its request made back to who
-   waits for it) reads that link itself: it is out of the set for so long.
-6. The link whose last turn was longest ago goes first. The system tells first of those that it told
-   of before: a peer that was last in one round, and asks again just after the next has begun, would
-   be last in the one after that, and so have half as many turns as the others.
-7. Where several links have something, the small answers of that round leave together at its end, or
-   after a moment: where processors are few, a peer that is woken takes this thread's, and what
-   others wait for comes later and finds its caches cold.
+5. A thread that waits for an answer on a served link (its request called back to the waiting
+   caller) reads that link itself, and takes it out of the set meanwhile.
+6. The link whose last turn was longest ago goes first. The system reports first what it reported
+   before: a peer that was last in one round, and asks again just after the next has begun, would be
+   last in the round after that as well, and have half as many turns as the others.
+7. Where several links have something, the small answers of a round leave together at its end, or
+   after a moment: where processors are few, a peer that is woken takes this thread's processor, and
+   the others' requests are served later, with cold caches.
 """
 
 import _thread
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
     from telegrad.rpc.driver.served_link import ServedLink
 
-# Seconds that a lead sleeps at most where there is no lock: what a thread has made and another one
-# drops goes when the first runs again (PEP 703), so it does now and then.
+# The most seconds that a lead sleeps where there is no lock. An object that another thread drops is
+# freed only when the thread that made it runs again (PEP 703), so it runs now and then.
 _LONGEST: Final = 2.0
 _last_turn = attrgetter("turn_at")
 
@@ -56,7 +56,7 @@ def is_locked() -> bool:
 
 
 class Lead:
-    """The lead of one worker, and the links that it is about."""
+    """A lead of one worker, and the links that it serves."""
 
     unattended = False
     """See `Link.unattended`: the monitor watches the set as it watches a link."""
@@ -71,16 +71,16 @@ class Lead:
         self._spinning = Spinning(host.options.spin, host.is_crowded)
         self._longest = -1 if is_locked() else _LONGEST
         self._links: dict[int, ServedLink] = {}
-        # Links that have something to read, in the order of their turns.
+        # Links with something to read, in the order of their turns.
         self._ready: collections.deque[ServedLink] = collections.deque()
-        # Links of this round that keep their answers, and until when.
+        # Links of this round that keep their answers, and the time until which they do.
         self._kept: collections.deque[ServedLink] = collections.deque()
         self._kept_until = 0.0
-        # About who leads.
+        # Guards `_leader`, `_is_coming` and the set of links.
         self._lock = threading.RLock()
         # The id of the thread that leads; 0 if nobody does.
         self._leader = 0
-        # Whether a thread of the pool is on its way to lead, or has nothing to do but wait.
+        # Whether a thread of the pool has been started to lead; whether the leader sleeps.
         self._is_coming = False
         self._sleeps = False
         self._closed = False
@@ -89,16 +89,16 @@ class Lead:
         self.began_at = 0.0
         """When the last turn was begun, by the monotonic clock."""
         self.turn: dict[int, ServedLink] = {}
-        """The thread that leads and is at a turn, and the link whose turn it is.
+        """The id of the leading thread, while it is at a turn, and the link whose turn it is.
 
-        What takes it out has decided: its thread, which then leads on, or the monitor.
+        The thread or the monitor, whichever removes the entry, decides; the thread then leads on.
         """
 
     def __len__(self) -> int:
         return len(self._links)
 
     def fileno(self) -> int:
-        """Return what is ready when one of the links is."""
+        """Return a descriptor that is ready when one of the links is."""
         return self._set.fileno()
 
     # The links.
@@ -113,7 +113,7 @@ class Lead:
         self.offer()
 
     def arm(self, link: "ServedLink") -> None:
-        """Nobody else reads the link: the leader does when something comes."""
+        """Have the leader read the link when something comes: no other thread does."""
         with self._lock:
             if not link.watched and not link.closed:
                 link.watched = True
@@ -135,7 +135,7 @@ class Lead:
                     self._set.remove(fd)
 
     def push(self, link: "ServedLink") -> None:
-        """Give the link a turn: something of it lies here, read and not dealt with."""
+        """Give the link a turn: frames of it have been received and not handled."""
         if not link.has_turn:
             link.has_turn = True
             self._ready.append(link)
@@ -147,7 +147,7 @@ class Lead:
     # Who leads.
 
     def start_attending(self) -> None:
-        """Let a thread of the pool lead, unless one is on its way to do so."""
+        """Start a thread of the pool that leads, unless one is on its way."""
         with self._lock:
             if self._is_coming or self._leader:
                 return
@@ -155,12 +155,12 @@ class Lead:
         self._host.start(self._run)
 
     def offer(self) -> None:
-        """If nobody leads, let somebody as soon as there is something to do."""
+        """If no thread leads, have one lead as soon as there is something to do."""
         if self._leader or self._closed:
             return
         if not self._ready:
             self._host.monitor.watch(self)
-        # Again: what was pushed meanwhile found nobody either.
+        # Check again: a link pushed meanwhile found no leader either.
         if self._ready:
             self.start_attending()
 
@@ -174,10 +174,10 @@ class Lead:
         return True
 
     def leave(self) -> bool:
-        """Give up the lead if this thread has it, because it is about to sleep; say whether."""
+        """Give up the lead if this thread has it, before it sleeps; say whether it had it."""
         own, serving.own = serving.own, None
         if own is not None:
-            # First: what comes on it is for this thread, and nobody is to be started for it.
+            # First, since answers on the link are for this thread: no other is started for them.
             own.lead.disarm(own)
         me = _thread.get_ident()
         if self._leader != me:
@@ -195,18 +195,18 @@ class Lead:
         return _thread.get_ident() in self.turn
 
     def keeps_others(self) -> bool:
-        """Say whether this thread, which leads, has answers or requests of others."""
+        """Say whether this thread, which leads, holds other peers' answers or requests."""
         link = self.turn.get(_thread.get_ident())
         if link is None or self._ready or self._kept:
             return True
         return link.is_corked or link.has_frame()
 
     def has_work(self) -> object:
-        """Return what has come for who leads, something false if nothing has."""
+        """Return a true value if something has come for the leader to do."""
         return self._ready or self._poll(0)
 
     def regain(self) -> bool:
-        """Take the lead again, in the midst of a turn, if nobody has it; say whether it did."""
+        """Take the lead again, in the midst of a turn, if it is free; say whether it was."""
         link = serving.path
         if self._leader or self._is_coming or self._ready or link is None or not self._claim():
             return False
@@ -215,30 +215,30 @@ class Lead:
         return True
 
     def take(self, leader: int) -> None:
-        """Take the lead from a thread whose turn has taken long, if it still does."""
+        """Take the lead from a thread whose turn has taken long, unless the turn is over."""
         with self._lock:
             link = self.turn.pop(leader, None)
             if link is None:
                 return
             self._leader = 0
-        # From now on it is one of many.
+        # From now on its request counts as one of many.
         self._host.handlers.enter(link)
         self._given_up(link)
 
     def _keep(self, link: "ServedLink", me: int) -> bool:
-        """Let the answers of a turn leave at the end of its round; say whether they do."""
+        """Keep a turn's answers until the end of its round; say whether they are kept."""
         if not self._kept:
             self._kept_until = self.began_at + KEPT_FOR
         link.cork()
         self._kept.append(link)
         if me in self.turn:
             return True
-        # The lead was taken, and what was kept by then was sent.
+        # The lead was taken, and the answers kept by then were sent.
         link.uncork()
         return False
 
     def _send_kept(self) -> None:
-        """Send the answers of this round that are there; also by who takes the lead."""
+        """Send the answers kept in this round; called by whichever thread ends it."""
         while self._kept:
             try:
                 link = self._kept.popleft()
@@ -255,16 +255,16 @@ class Lead:
         self.offer()
 
     def spin_at_least(self, seconds: float) -> None:
-        """Look for so long from now on, unless it is turned off: see `Spinning.at_least`."""
+        """Spin at least this long from now on, unless it is turned off: `Spinning.at_least`."""
         self._spinning.at_least(seconds)
 
     def nudge(self) -> None:
-        """Have the thread that leads look around."""
+        """Wake the leading thread, if it sleeps, so that it looks around."""
         if self._sleeps:
             self._bell.ring()
 
     def is_idle(self) -> bool:
-        """Say whether a thread leads and has nothing to do."""
+        """Say whether a thread leads and is at no turn."""
         return bool(self._leader) and not self.turn
 
     # Leading.
@@ -279,7 +279,7 @@ class Lead:
         handlers, monitor, links, poll = host.handlers, host.monitor, self._links, self._poll
         serving.counted_by, serving.lead = handlers, self
         try:
-            # If requests wait for a thread, none can be had but this one.
+            # Tasks are late where the system has no thread for them: then this one runs them.
             while not self._closed and not host.late:
                 found = poll(0)
                 if not found and not ready:
@@ -299,10 +299,10 @@ class Lead:
                     try:
                         link = ready.popleft()
                     except IndexError:
-                        # Another took it, for a moment.
+                        # Another thread that leads for a moment took it.
                         break
                     link.has_turn = False
-                    # First: a thread that sees the turn sees no older time.
+                    # Before `turn` is set: a thread that sees the turn must not see an older time.
                     self.began_at = link.turn_at = time.monotonic()
                     serving.path = turn[me] = link
                     if monitor.dozes:
@@ -311,7 +311,7 @@ class Lead:
                         self._send_kept()
                     link.take_turn(me, self._keep(link, me) if ready or kept else False)
                     if turn.pop(me, None) is None:
-                        # What it was at counted as one request of many since the lead was lost.
+                        # Since the lead was lost, this thread's request was counted as one of many.
                         handlers.leave()
                         if not self._claim():
                             return
@@ -332,11 +332,11 @@ class Lead:
             self.leave()
 
     def _wait(self) -> list[tuple[int, int]]:
-        """Return what has come, after looking for a moment and then sleeping."""
+        """Return the ready descriptors, after spinning for a moment and then sleeping."""
         found: list[tuple[int, int]] = self._spinning.spin(self._poll)
         if not found:
             self._sleeps = True
-            # Again: what was pushed before found nobody asleep.
+            # Check again: a link pushed before this found no thread asleep to wake.
             if not self._ready and not self._closed:
                 began = time.monotonic()
                 found = self._poll(self._longest)
@@ -345,7 +345,7 @@ class Lead:
         return found
 
     def close(self) -> None:
-        """Let the thread that leads end."""
+        """Let the leading thread end."""
         self._closed = True
         self._bell.ring()
 

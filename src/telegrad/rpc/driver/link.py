@@ -2,23 +2,23 @@
 
 The law of this file, lazy leader/follower:
 
-1. At most one thread reads a link: the one that has the right to it. That is claimed, never checked
-   and then acted upon.
-2. A thread that waits for an answer claims it and reads until its answer is there. Those that find
-   it taken sleep until their answer came or they are woken to read.
+1. At most one thread reads a link: the one that has the right to read it. It claims that in one
+   step; it never checks first and then acts.
+2. A thread that waits for an answer claims the right and reads until the answer is there. Threads
+   that find the right taken sleep until their answer comes or they are woken to read.
 3. A link whose peer sends requests is served (served_link.py): the leader reads it in its turns.
-4. The thread that gives the right up sees to it that another finds what comes: a sleeper, else,
-   where the link is served, the leader; else the pool if a frame lies in the reader already, or
-   the monitor, which watches the descriptor. Answers for which nobody sleeps and that have no
+4. A thread that gives up the right ensures that another one reads what comes: a sleeper; else,
+   where the link is served, the leader; else the pool if a frame has been received already, or
+   the monitor, which watches the descriptor. Answers for which no thread sleeps and that have no
    callbacks are left for some ticks of the monitor: a thread that sent many calls will most likely
-   wait for them now, and read best undisturbed.
-5. A call that a handler makes back to the one who waits for it travels on the same link and runs
-   on the waiting thread's own stack, so a chain of calls that goes back and forth needs no new
-   threads (but for one each `_DEEPEST_STACK` levels, to spare Python's stack).
-6. What an answer runs on the thread that reads it (a ``__setstate__`` of the user's, a finalizer)
-   may wait for another one: there the thread, which may read the link, reads on. While it waits for
-   something else nobody reads this link: two threads that so wait for each other's links do it
-   until a deadline.
+   wait for them now, and reads best undisturbed.
+5. A call that a handler makes back to its waiting caller travels on the same link and runs on the
+   waiting thread's own stack, so a chain of calls that goes back and forth needs no new threads
+   (except one each `_DEEPEST_STACK` levels, to spare Python's stack).
+6. Code that an answer runs on the thread that reads it (a user's ``__setstate__``, a finalizer) may
+   wait for another answer: on this link the thread may read, and reads on. While it waits for
+   something else no thread reads this link: two threads that wait so for each other's links
+   wait until a deadline.
 """
 
 import _thread
@@ -51,16 +51,16 @@ _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
 def _read_by_another() -> None:
-    """Stand in the place of a task where another thread reads; never called."""
+    """Take the place of a task where another thread reads; never called."""
 
 
 def _can_nest() -> bool:
-    """Say whether this thread may run one more call within those that it runs."""
+    """Say whether this thread may run one more nested call."""
     return serving.depth < _DEEPEST_STACK
 
 
 class _Waiting:
-    """A thread that sleeps until its call is answered, and the nested calls it is to run."""
+    """A thread that sleeps until its call is answered, and the nested calls for it to run."""
 
     __slots__ = ("sleeper", "tasks")
 
@@ -80,12 +80,12 @@ class Link(FrameWriter):
     def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
         super().__init__(host, connection, peer)
         self.watched = False
-        """Whether somebody reads when something comes: the monitor's reader, or the leader."""
+        """Whether a reader of the monitor's, or the leader, reads when something comes."""
         self.unattended = False
-        """Whether an answer is expected that no thread waits for: the monitor looks in a while."""
-        # Whether somebody has to be told of an answer at once: see `attend`.
+        """Whether no thread waits for an expected answer: the monitor sees to it in a while."""
+        # Whether an answer has a callback, so that it must be read at once: see `attend`.
         self._is_prompt = False
-        # How many bytes had come when the peer was last asked for a sign of life.
+        # How many bytes had been received when the peer was last pinged.
         self._pinged = -1
         self.anteroom = self._admission = Admission(host.room, peer.name)
         self._reader = FrameReader(
@@ -95,12 +95,12 @@ class Link(FrameWriter):
             self._admission,
             lambda nbytes: host.memory(nbytes),
         )
-        # Holds the mark of the thread that reads (see `busy`), or nothing: claimed with it in one
-        # step.
+        # Holds the mark of the thread that reads (see `busy`), if one does, so that claiming the
+        # right and noting who has it is one step.
         self._reads: dict[None, int] = {}
-        # Decides who was first, about `_attending` and `_waiting`.
+        # Guards `_attending` and `_waiting`.
         self._mutex = threading.RLock()
-        # Whether a thread of the pool is on its way to read.
+        # Whether a thread of the pool has been started to read.
         self._attending = False
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
@@ -108,27 +108,27 @@ class Link(FrameWriter):
     # Reading.
 
     def fileno(self) -> int:
-        """Return the descriptor that has something to read when something came."""
+        """Return the descriptor to poll for input."""
         return self.connection.fileno()
 
     def has_frame(self) -> bool:
-        """Say whether something lies here that was received and not dealt with."""
+        """Say whether a frame has been received and not handled."""
         return self._reader.has_frame()
 
     def _watch(self) -> None:
-        """Let somebody read when something comes."""
+        """Have another thread read when something comes."""
         self._host.monitor.watch(self)
 
     def _unwatch(self) -> None:
-        """Have this thread read, and the monitor no more."""
+        """Have this thread read the link, instead of the monitor's reader."""
         if self.watched:
             self._host.monitor.unwatch(self)
 
     def wait(self, call: Call, timeout: float | None, reads: bool) -> None:
         """Return when the call is settled or the time is over, reading meanwhile.
 
-        `reads`: the right to read is this thread's already; it is given up, also if another thread
-        settled the call just before.
+        `reads`: this thread has the right to read already; it is given up here, even if another
+        thread settled the call just before.
         """
         me = ~_thread.get_ident()
         end = None if timeout is None else time.monotonic() + timeout
@@ -159,13 +159,13 @@ class Link(FrameWriter):
     ) -> Callable[[], object] | None:
         """Read until the call is settled, the time is over, or there is work for this thread.
 
-        `reads`: the right to is this thread's already. Returns `_read_by_another` if it is
-        another's.
+        `reads`: this thread has the right to read already. If another thread has it, return
+        `_read_by_another`.
         """
         receive, reader = self._host.worker.receive, self._reader
         try:
             if not reads:
-                # As `_claim_read`, without the call.
+                # `_claim_read`, inlined.
                 if self._reads or self._reads.setdefault(None, me) != me:
                     return _read_by_another
                 reads = True
@@ -200,8 +200,8 @@ class Link(FrameWriter):
             return None
         except _INTERRUPTS:
             if not reads or not reader.mend():
-                # It came while the right to read was being claimed, or bytes taken from the stream,
-                # and nobody knows whether that was done: the link ends, which is told to all.
+                # It came while claiming the right to read, or while receiving, and nobody knows
+                # whether that was done: the link ends, and all who wait on it are told.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise
         finally:
@@ -214,12 +214,12 @@ class Link(FrameWriter):
                     raise
 
     def _take_answers(self) -> None:
-        """Settle the calls whose answers came along, since that costs nothing but the settling."""
+        """Settle other calls whose answers have been received as well, without a system call."""
         while self._reader.has_frame() and self._receive_next(0.0):
             pass
 
     def _receive_next(self, deadline: float | None) -> bool:
-        """Receive one frame, with the right to; False if none came in time."""
+        """Receive one frame, holding the right to read; False if none came in time."""
         me = ~_thread.get_ident()
         busy[me] = self
         try:
@@ -239,7 +239,7 @@ class Link(FrameWriter):
         return True
 
     def _read_within(self, call: Call, deadline: float) -> None:
-        """Read where this thread reads already, further out on its stack."""
+        """Read on, where this thread is reading already further up its stack."""
         try:
             while not call._done and self._receive_next(deadline):
                 pass
@@ -247,12 +247,12 @@ class Link(FrameWriter):
             self._host.link_failed(self, error)
         except _INTERRUPTS:
             if not self._reader.mend():
-                # Here, since Python drops what a finalizer raises: the outer read never sees it.
+                # Handled here: Python drops what a finalizer raises before the outer read sees it.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise
 
     def _hand_over(self, frame: Frame, task: Callable[[], object]) -> bool:
-        """Give a nested call to the thread that waits for the call it belongs to."""
+        """Give a nested call to the thread that waits for its parent call; say if there is one."""
         if not frame.parent or frame.flags & CREATES:
             return False
         with self._mutex:
@@ -271,7 +271,7 @@ class Link(FrameWriter):
             serving.depth -= 1
 
     def _follow(self, call: Call, deadline: float) -> None:
-        """Sleep until there is an answer, a nested call, or nobody reads, or the time is over."""
+        """Sleep until the answer or a nested call comes, nobody reads, or the time is over."""
         sleeper = call._new_sleeper()
         if sleeper is None:
             return
@@ -285,7 +285,7 @@ class Link(FrameWriter):
                 left = max(0.0, deadline - time.monotonic())
                 woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
         except BaseException:
-            # Ctrl-C: neither the link nor a nested call may be left to a thread that has gone.
+            # Ctrl-C: this thread leaves, so others must read the link and run its nested calls.
             for task in self._stop_following(call, waiting, False):
                 self._host.start(task)
             raise
@@ -295,43 +295,43 @@ class Link(FrameWriter):
     def _stop_following(
         self, call: Call, waiting: _Waiting, woken: bool
     ) -> list[Callable[[], object]]:
-        """Return the nested calls that came for the thread that slept."""
+        """Return the nested calls that came for this thread while it slept."""
         call._forget_sleeper(waiting.sleeper)
         try:
             self._followers.remove(waiting.sleeper)
         except ValueError:
-            # It was offered to us to read. If we don't need it any more, it goes to the next.
+            # This thread was woken to read. If it need not any more, another one is.
             if call._done or not woken or waiting.tasks:
                 self.offer_read()
         with self._mutex:
-            # Another thread that waits for the same call may have taken the place.
+            # Another thread that waits for the same call may have replaced the entry.
             if self._waiting.get(call.number) is waiting:
                 del self._waiting[call.number]
         return waiting.tasks
 
     def _claim_read(self, me: int) -> bool:
-        """Take the right to read for this thread if nobody has it; say whether that was so."""
+        """Take the right to read for this thread if it is free; say whether it was."""
         return not self._reads and self._reads.setdefault(None, me) == me
 
     def give_up_read(self) -> None:
-        """Release the right to read and see to it that somebody reads on."""
+        """Release the right to read, and ensure that another thread reads on."""
         self._reads.clear()
         self._read_released()
 
     def _read_released(self) -> None:
         if self.closed:
-            # We may be the last to leave: what was ended while we read can be freed now.
+            # This may have been the last thread to use the link, which can then be freed.
             self._host.tidy()
         if self._is_prompt and not self.calls.open:
             self._is_prompt = False
         if self._followers or self._is_prompt:
             self.offer_read()
         elif self.calls.open or self._pinged == self._reader.received:
-            # As in `expects`, without the call: each wait ends here.
+            # `expects`, inlined, since each wait ends here.
             self.expect()
 
     def offer_read(self) -> None:
-        """If nobody reads, let another thread: a follower, the leader, or one of the monitor's."""
+        """If no thread reads, have one read: a follower, the leader or the monitor's reader."""
         if self._reads:
             return
         if self._followers:
@@ -348,7 +348,7 @@ class Link(FrameWriter):
             self._watch()
 
     def expect(self) -> None:
-        """Have the monitor see, in a while, to an answer for which nobody waits yet."""
+        """Have the monitor look, in a while, for an answer that no thread waits for yet."""
         if self.watched or self.unattended:
             return
         self.unattended = True
@@ -356,39 +356,39 @@ class Link(FrameWriter):
             self._host.monitor.rouse()
 
     def attend(self) -> None:
-        """Somebody has to be told of an answer without waiting for it: read it at once."""
+        """Have an answer read at once: a callback will be told of it."""
         if not self._is_prompt:
             self._is_prompt = True
             if not self.watched:
                 self.offer_read()
 
     def read_on(self) -> None:
-        """See to it that what the peer owes is read, though no thread waits for it."""
+        """Have the peer's outstanding answers read, though no thread waits for them."""
         if not self.watched:
             self.offer_read()
 
     def spin_at_least(self, seconds: float) -> None:
-        """Look so long for what comes before sleeping: what is asked here takes longer."""
+        """Spin at least this long before sleeping: answers on this link take longer."""
         self._reader.spinning.at_least(seconds)
 
     def signs_of_life(self) -> int:
-        """Return a number that grows whenever bytes come."""
+        """Return a number that grows whenever bytes arrive."""
         return self.signs + self._reader.received
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
         self._pinged = self._reader.received
-        # Now or not at all: the thread that looks after all peers waits for none.
+        # Now or not at all: the thread that checks on all peers waits for none.
         self.send(Frame(PING), time.monotonic())
 
     def expects(self) -> bool:
-        """Say whether the peer is to send something that has to be read."""
+        """Say whether the peer owes an answer, to a call or to a ping."""
         return bool(self.calls.open or self._pinged == self._reader.received)
 
     # Serving.
 
     def start_attending(self) -> None:
-        """Let a thread of the pool read, unless one is on its way to do so."""
+        """Start a thread of the pool that reads, unless one is on its way."""
         with self._mutex:
             if self._attending:
                 return
@@ -396,9 +396,9 @@ class Link(FrameWriter):
         self._host.start(self._attend)
 
     def _attend(self, deadline: float | None = 0.0) -> None:
-        """Read what is there and no more, on a thread of the pool; without a deadline, one frame.
+        """Read what is there, on a thread of the pool; without a deadline, read one frame.
 
-        For that the thread waits: a request needs room.
+        For that one the thread waits: it is a request that needs room.
         """
         self._attending = False
         if not self._claim_read(~_thread.get_ident()):
@@ -425,7 +425,7 @@ class Link(FrameWriter):
                 wake(self._followers.popleft())
 
     def free(self) -> bool:
-        """Close the descriptors if nobody uses them any more; say whether that was so."""
+        """Close the descriptors if no thread uses them; say whether that was so."""
         if not self._claim_read(~_thread.get_ident()):
             return False
         try:

@@ -1,13 +1,13 @@
-"""How a thread that serves a request looks for the answer that it waits for, before it sleeps.
+"""How a thread that serves a request spins for an answer that it waits for, before it sleeps.
 
 The law of this file:
 
-1. While it looks it has what it had: the lead, and its place among the requests that run. So where
-   a handler's call is answered soon, nothing is handed over, and no set of descriptors changes.
-2. One that leads looks for what others send, too, and does not even begin where something of theirs
-   lies here already: then another thread leads. So nobody waits for the end of the looking.
-3. Before it sleeps it gives up what it has, and its request does not count any more: what it waits
-   for may need its place.
+1. While a thread spins it keeps the lead and its place among the running requests. So where a
+   handler's call is answered soon, nothing is handed over, and no set of descriptors changes.
+2. A leading thread watches for other peers' requests, too, and does not even begin to spin if some
+   have been received already: then another thread leads. So no peer waits for the spinning to end.
+3. Before the thread sleeps it gives up the lead, and its request is counted no more: the answer
+   that it waits for may need that place.
 """
 
 from collections.abc import Callable
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class Lookout(Spinning):
-    """The spinning of a link's reader: what it does not find, its thread is about to sleep for."""
+    """The spinning of a link's reader, whose thread sleeps if it finds nothing."""
 
     def __init__(self, host: "SocketHost") -> None:
         super().__init__(host.options.spin, host.is_crowded)
         self._host = host
 
     def about_to_sleep(self) -> None:
-        """Let others lead, and count the request of this thread no more."""
+        """Give up the lead, and stop counting this thread's request."""
         self._host.about_to_sleep()
 
     def spin(self, look: Callable[[int], Any]) -> Any:
-        """Return what a look finds within the time, something false if nothing came."""
+        """Return the first true result of `look` within the time, else a false value."""
         lead = serving.lead
         if lead is None or not lead.is_mine():
             found = super().spin(look)
@@ -49,6 +49,6 @@ class Lookout(Spinning):
             found = came and look(0)
             if found or not came:
                 return found
-        # Others have something, and do not wait for this thread.
+        # Other peers have sent something: another thread serves them.
         self.about_to_sleep()
         return super().spin(look)

@@ -1,14 +1,14 @@
-"""The thread that sees what nobody else is looking at.
+"""The thread that watches for everything that no other thread watches for.
 
-It watches links that have no reader, and the lead if nobody has it; takes that from a thread whose
-turn takes longer than a grace period, so that another thread serves who waits; and lets the
-worker's timers run: deadlines, heartbeats, late notices. It runs no user code and never blocks
-on a peer, so all this works while every user thread is busy or blocked.
+It watches links that have no reader, and each lead that no thread has; it takes the lead from a
+thread whose turn takes longer than a grace period, so that another thread serves the waiting peers;
+and it runs the worker's timers: deadlines, heartbeats, delayed notices. It runs no user code and
+never blocks on a peer, so all this works while every user thread is busy or blocked.
 
-It ticks only while requests are being served or answers have no reader, and the less often the
-longer it finds nothing: where many workers share a processor, their ticks add up, and each tick
-takes the interpreter's lock from the thread that leads. `dozes` tells a thread that begins either
-that it has to be roused, so that a call costs nothing here.
+It ticks only while requests are being served or answers have no reader, and less often the longer
+it finds nothing: where many workers share a processor, their ticks add up, and each tick takes the
+interpreter's lock from the leading thread. `dozes` tells a thread that begins to serve, or leaves
+an answer unread, that it must rouse the monitor; at other times it costs a call nothing.
 """
 
 import logging
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
 
 _log = logging.getLogger("telegrad.rpc")
-# Seconds: the shortest tick, and how long a turn of the leading thread may take.
+# Seconds of the shortest tick, which is also the grace period of a leader's turn.
 _TICK: Final = 0.002
-# Each tick that finds nothing doubles the time to the next, this many times at most; or this many
-# while requests are being served, and none of them takes long.
+# Each tick that finds nothing doubles the time to the next, at most this many times; or this many
+# while requests are being served and none takes long.
 _DOUBLINGS: Final = 3
 _DOUBLINGS_SERVING: Final = 2
 # After this many ticks in a row that find nothing, it dozes.
 _IDLE_TICKS: Final = 6
-_LONGEST: Final = 2.0  # Seconds that it sleeps at most, dozing or not.
-# Seconds for which an answer is left to the thread that will most likely wait for it at once.
+_LONGEST: Final = 2.0  # The longest sleep in seconds, dozing or not.
+# Seconds for which an answer is left to the thread that will most likely soon wait for it.
 _LEFT_ALONE: Final = 0.01
 
 
@@ -46,7 +46,7 @@ class Monitor:
         self._host = host
         self._lock = threading.RLock()
         self._links: dict[int, Link | Lead] = {}
-        # When the last turn had begun at the last tick, and since when links are unattended.
+        # When the latest turn began, as of the last tick, and since when links are unattended.
         self._begun = 0.0
         self._unattended: dict[Link, float] = {}
         # How many ticks in a row have found nothing.
@@ -54,7 +54,7 @@ class Monitor:
         self._closed = False
         self.dozes = False
         self.wakes_at = 0.0
-        """When it looks around next, if nobody rouses it before."""
+        """When the thread looks around next, unless it is roused before."""
         self._timers_at = 0.0
         self._bell = Bell()
         self._set = ReadySet()
@@ -87,7 +87,7 @@ class Monitor:
         self._bell.ring()
 
     def add(self, link: Link | Lead) -> None:
-        """Look after the link; without a reader, nothing but its end is noticed at first."""
+        """Look after the link; until `watch`, notice nothing but its end."""
         fd = link.fileno()
         with self._lock:
             self._links[fd] = link
@@ -102,14 +102,14 @@ class Monitor:
                     self._set.remove(fd)
 
     def watch(self, link: Link | Lead) -> None:
-        """Start a reader as soon as something comes."""
-        # Together: a link that is taken for watched and is not would never be read again.
+        """Start a reader for the link as soon as something comes."""
+        # In one step: a link marked as watched that is not would never be read again.
         with self._lock:
             link.watched = True
             self._set.watch(link.fileno(), once=True)
 
     def unwatch(self, link: Link | Lead) -> None:
-        """Somebody reads the link again."""
+        """Stop watching the link: a thread reads it again."""
         with self._lock:
             link.watched = False
             self._set.unwatch(link.fileno())
@@ -135,7 +135,7 @@ class Monitor:
         until = min(self._timers_at, now + _LONGEST)
         if self._idle >= _IDLE_TICKS:
             self.dozes = True
-            # In this order: what begins now either finds us dozing or is found here.
+            # In this order: a turn that begins now either sees `dozes` or is seen here.
             with self._lock:
                 links = list(self._links.values())
                 turns = any(lead.turn for lead in self._host.leads)
@@ -156,9 +156,9 @@ class Monitor:
                 return
             if not link.watched:
                 if not hung_up:
-                    # Another thread has begun to read meanwhile, and finds what came.
+                    # Another thread has begun to read meanwhile, and will find the bytes.
                     return
-                # Say so once; the thread that reads the link finds out by reading.
+                # Notice it once; a thread that reads the link sees its end by itself.
                 self._set.remove(fd)
             link.watched = False
         link.start_attending()
@@ -183,7 +183,7 @@ class Monitor:
             leader = next(iter([*lead.turn]), 0)
             is_serving = is_serving or bool(leader)
             if leader and now - lead.began_at >= _TICK:
-                # Another thread serves who waits behind it; and the next one may be as slow.
+                # Another thread serves the waiting peers; tick fast, as it may be slow, too.
                 lead.take(leader)
                 is_slow = True
         if is_slow:

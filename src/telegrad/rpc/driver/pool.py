@@ -1,9 +1,9 @@
 """Threads that grow on demand and rest when there is nothing to do.
 
 There is no upper bound, since a bound is a deadlock: a handler may wait for a call that needs
-another handler. A thread that rested for `linger` seconds ends. Invariant: a task that was taken
-is run, by a thread that does nothing else: at once, or, where the system gives no more threads, by
-the first that is done with its own or can be had; once closed, none is taken.
+another handler. A thread that has rested for `linger` seconds ends. Invariant: every task taken is
+run, alone on its thread: at once or, where the system gives no more threads, by the first thread
+that is free or can be started; once closed, the pool takes no tasks.
 """
 
 import _thread
@@ -39,18 +39,18 @@ class Pool:
         self._lock = threading.RLock()
         self._resting: list[_Seat] = []
         self.late: collections.deque[Callable[[], object]] = collections.deque()
-        """Tasks that wait because no thread could be had for them."""
+        """Tasks that wait because no thread could be started for them."""
         self._seats: dict[_Seat, None] = {}
         self._numbers = itertools.count(1)
         self._closed = False
 
     def at_work(self) -> int:
-        """Return how many threads do not rest."""
+        """Return how many threads are running a task."""
         with self._lock:
             return len(self._seats) - len(self._resting)
 
     def start(self, task: Callable[[], object]) -> bool:
-        """Run the task on a thread of its own; False, and it never runs, once closed."""
+        """Run the task on a thread of its own; if the pool is closed, return False instead."""
         with self._lock:
             if self._closed:
                 return False
@@ -60,7 +60,7 @@ class Pool:
                 self._seats[seat] = None
                 seat.task = task
                 name = f"telegrad-{self._name}-{next(self._numbers)}"
-                # In contextvars of its own: it keeps nothing of the thread that needed it first.
+                # In a context of its own: it inherits no context variables of the starting thread.
                 seat.thread = threading.Thread(
                     target=Context().run, args=(self._run, seat), name=name, daemon=True
                 )
@@ -75,10 +75,10 @@ class Pool:
         return True
 
     def catch_up(self) -> None:
-        """Try again to find threads for the tasks that still wait for one."""
+        """Try again to start threads for late tasks."""
         with self._lock:
             if self._closed:
-                # The threads that still run take them.
+                # The threads that still run take the late tasks.
                 return
             late = [*self.late]
             self.late.clear()
@@ -92,7 +92,7 @@ class Pool:
                 try:
                     task()
                 except BaseException:
-                    # Also SystemExit: the thread stays, since the pool still counts it.
+                    # Even SystemExit: the thread must live on, since the pool still counts it.
                     _log.exception("a thread of worker %s failed", self._name)
             del task
             with self._lock:
@@ -110,11 +110,11 @@ class Pool:
                     self._resting.remove(seat)
                     self._seats.pop(seat, None)
                     return
-            # A task was handed in at the last moment: its bell rings now.
+            # A task was handed in at the last moment, and its bell is rung.
             seat.bell.acquire()
 
     def close(self, timeout: float) -> int:
-        """End the resting threads, wait for the others; return how many still run."""
+        """End the resting threads and wait for the others; return how many still run."""
         with self._lock:
             self._closed = True
             resting, self._resting = self._resting, []

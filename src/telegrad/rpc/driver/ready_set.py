@@ -1,7 +1,7 @@
-"""Which of many descriptors have something to read: by epoll, where the system has it.
+"""Which of many descriptors have something to read; uses epoll where the system has it.
 
-Any thread may add, watch and remove while another looks. A set has a descriptor itself, which has
-something to read when one of its own has: so one set can be watched by another.
+Any thread may add, watch and remove while another polls. The set has a descriptor itself, which is
+readable when one of its own is: so one set can be watched by another.
 """
 
 import select
@@ -13,14 +13,14 @@ _EPOLL: Final = hasattr(select, "epoll")
 _HUNG_UP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR if _EPOLL else 0
 
 Ready = list[tuple[int, int]]
-"""Descriptors, and what epoll says of each."""
+"""Descriptors, and epoll's event mask of each."""
 
 
 class ReadySet:
-    """The descriptors; one that is added and not watched is seen only when its peer hangs up."""
+    """The descriptors; one that is added but not watched is seen only when its peer hangs up."""
 
     poll: Callable[[float], Ready]
-    """Wait for that many seconds (-1: without an end) until one that is watched is ready."""
+    """Wait up to so many seconds (-1: for ever) until a watched descriptor is ready."""
 
     def __init__(self) -> None:
         if _EPOLL:
@@ -34,16 +34,16 @@ class ReadySet:
         """Return the descriptor of the set."""
         if _EPOLL:
             return self._epoll.fileno()
-        # Where it has none, -1: nobody else can watch it.
+        # -1 where the selector has none: then no other set can watch this one.
         return getattr(self._selector, "fileno", lambda: -1)()
 
     def add(self, fd: int) -> None:
-        """Notice its end, where the system tells that without a look at what came."""
+        """Notice the descriptor's hang-up, where the system reports that without a read."""
         if _EPOLL:
             self._epoll.register(fd, select.EPOLLRDHUP)
 
     def watch(self, fd: int, *, once: bool) -> None:
-        """Find it ready when something has come; `once`: the first time only."""
+        """Report the descriptor when it has input; `once`: the first time only."""
         try:
             if _EPOLL:
                 again = select.EPOLLONESHOT if once else 0
@@ -51,11 +51,11 @@ class ReadySet:
             else:
                 self._selector.register(fd, selectors.EVENT_READ, once)
         except (OSError, ValueError, KeyError):
-            # It is being closed: its end is noticed elsewhere. Or it is watched already.
+            # It is being closed, which is noticed elsewhere, or is watched already.
             pass
 
     def unwatch(self, fd: int) -> None:
-        """Somebody else reads it: notice nothing but its end."""
+        """Report only the descriptor's hang-up: another thread reads it."""
         try:
             if _EPOLL:
                 self._epoll.modify(fd, select.EPOLLRDHUP)
@@ -65,7 +65,7 @@ class ReadySet:
             pass
 
     def remove(self, fd: int) -> None:
-        """Notice nothing more of it."""
+        """Report the descriptor no more."""
         try:
             if _EPOLL:
                 self._epoll.unregister(fd)
@@ -75,7 +75,7 @@ class ReadySet:
             pass
 
     def has_hung_up(self, mask: int) -> bool:
-        """Say whether a peer hung up, by what `poll` says of its descriptor."""
+        """Say whether a peer hung up, given the mask that `poll` returned."""
         return bool(mask & _HUNG_UP)
 
     def _select(self, seconds: float) -> Ready:

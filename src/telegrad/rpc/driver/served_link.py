@@ -1,9 +1,9 @@
-"""A link on which a peer sends its requests: what happens in its turns.
+"""A link on which a peer sends its requests, and what happens in its turns.
 
-The leader (lead.py) reads it and runs its requests right there, without any hand-over, for a
-moment; then others have their turns. While a request runs, nobody has the right to read the link.
-Requests of a link whose last ones were slow get threads of their own, and one that needs room that
-the worker does not have is waited for by another thread.
+The leader (lead.py) reads it and runs its requests right there, without a hand-over, for a moment;
+then the other links have their turns. While a request runs, no thread has the right to read the
+link. If the last requests of a link were slow, the next ones get threads of their own; and where a
+request needs room that the worker does not have, another thread waits for it.
 """
 
 import _thread
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
     from telegrad.rpc.driver.lead import Lead
 
-# Seconds after which a request counts as slow. After so many in a row, but for those in which
-# others had the processor, so many get threads of their own; then one more is tried here. (Those on
-# threads of their own tell nothing: they wait for each other and for the interpreter.)
+# Seconds after which a request counts as slow. After so many slow ones in a row (not counting those
+# in which others had the processor), so many get threads of their own; then one is tried here
+# again. (Requests on threads of their own are not timed: they wait for each other and the GIL.)
 _SLOW: Final = 0.001
 _SLOW_IN_A_ROW: Final = 3
 _APART: Final = 16
-# Seconds that a peer's turn takes at most, but for the last request of it.
+# The most seconds of a peer's turn, not counting the end of its last request.
 _TURN: Final = 0.001
-# Not all systems tell of one thread.
+# Not all systems report the usage of one thread.
 _THREAD: Final[int | None] = getattr(resource, "RUSAGE_THREAD", None)
 
 
 def _usage() -> tuple[float, int]:
-    """Return the processor's seconds that this thread used, and how often it was put off."""
+    """Return the CPU seconds that this thread used, and how often it was preempted."""
     if _THREAD is None:
         return 0.0, 0
     found = resource.getrusage(_THREAD)
@@ -58,30 +58,30 @@ class ServedLink(Link):
     ) -> None:
         super().__init__(host, connection, peer)
         self.lead = lead
-        """Which of the leads reads it."""
+        """The lead whose thread reads it."""
         self.has_turn = False
         """Whether the leader is about to read here."""
         self.turn_at = 0.0
         """When its last turn began."""
         self.slow = 0
         """How many of the last requests that ran here took long."""
-        # How many are still to get threads of their own for that.
+        # How many of the next requests get threads of their own because of that.
         self._apart = 0
         rate = host.options.bytes_per_second_of_peer
         self._pace = None if rate is None else Pace(rate, time.monotonic())
-        # While it rests, because its peer was too fast, until it is woken.
+        # Whether reading pauses because the peer was too fast; `_ends` wakes it up.
         self._rests = False
         self._ends = threading.Event()
 
     def seize(self) -> bool:
-        """Claim the right to read, so that the leader sees nothing; say whether it is ours."""
+        """Claim the right to read, so that the leader does not; say whether that succeeded."""
         if not self._claim_read(~_thread.get_ident()):
             return False
         self._unwatch()
         return True
 
     def spin_at_least(self, seconds: float) -> None:
-        """Have the leader look for so long, too: there the next request is waited for."""
+        """Have the leader spin for so long, too: it waits for the peer's next request."""
         super().spin_at_least(seconds)
         self.lead.spin_at_least(seconds)
 
@@ -90,7 +90,7 @@ class ServedLink(Link):
 
     def _unwatch(self) -> None:
         if serving.own in (None, self) and self.lead.is_mine():
-            # Nobody else looks at the set, until this thread leaves the lead.
+            # No other thread polls the set until this one leaves the lead.
             serving.own = self
         else:
             self.lead.disarm(self)
@@ -104,10 +104,10 @@ class ServedLink(Link):
         self.offer_read()
 
     def _take_answers(self) -> None:
-        """Leave what came along to who leads: requests, most likely."""
+        """Leave the other received frames, most likely requests, to the leader."""
 
     def expects(self) -> bool:
-        """Say that there is always something to be read: requests come unasked."""
+        """Return True: requests may come at any time."""
         return True
 
     def start_attending(self) -> None:
@@ -116,12 +116,12 @@ class ServedLink(Link):
         self.lead.push(self)
 
     def take_turn(self, me: int, keeps: bool) -> None:
-        """Read requests and run them here, for a moment, as long as this thread, `me`, leads.
+        """Read requests and run them here, for a moment, while this thread, `me`, leads.
 
-        `keeps`: it is corked, and its answers leave with those of other links.
+        `keeps`: the link is corked, and its answers leave with those of other links.
         """
         mark = ~me
-        # As `_claim_read`, without the call; who leads reads nothing at the moment.
+        # `_claim_read`, inlined; the leader reads no link at the moment.
         if self._reads.setdefault(None, mark) != mark:
             return
         host, reader, lead = self._host, self._reader, self.lead
@@ -162,8 +162,8 @@ class ServedLink(Link):
                 if self._followers:
                     self.offer_read()
                 if more and me not in lead.turn:
-                    # The lead was taken while this was read: its new holder does not know of
-                    # the rest.
+                    # The lead was taken while this was read: the new leader does not know about the
+                    # rest of the frames.
                     self.uncork()
                     lead.push(self)
                 used = _usage() if self.slow else None
@@ -192,7 +192,7 @@ class ServedLink(Link):
                 lead.push(self)
 
     def _is_too_fast(self, pace: Pace) -> bool:
-        """Say whether nothing is to be read for a while, and see to it that it is afterwards."""
+        """Say whether reading must pause, and if so have it resumed afterwards."""
         seconds = pace.rest(self._reader.received, time.monotonic())
         if seconds and not self._rests:
             self._rests = True
@@ -205,7 +205,7 @@ class ServedLink(Link):
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not self.closed:
             self._ends.wait(min(left, self.liveness.interval))
-            # The peer is not heard because it is not listened to.
+            # The peer is silent only because nothing is read: do not count it as lost.
             self.signs += 1
         self._rests = False
         if not self.closed:
@@ -217,14 +217,14 @@ class ServedLink(Link):
         self._ends.set()
 
     def _note_time(self, seconds: float, before: tuple[float, int] | None) -> None:
-        """Learn from how long a request took; `before`: what this thread had used before it."""
+        """Learn from a request's time; `before`: this thread's usage when it began."""
         if seconds <= _SLOW:
             self.slow = 0
             return
         if before is not None:
             used, put_off = _usage()
             if put_off > before[1] and used - before[0] <= _SLOW:
-                # It was another process that took long.
+                # Other threads or processes had the processor.
                 return
         self.slow += 1
         if self.slow >= _SLOW_IN_A_ROW:

@@ -1,7 +1,7 @@
 """One connection's shared memory: large buffers that are placed instead of sent, and fetched.
 
-Both directions of one connection. Segments belong to the connection: their descriptors go over it
-once, and they go with it.
+Serves both directions of the connection. Segments belong to the connection: each descriptor is sent
+over it once, and they are freed when it ends.
 """
 
 import math
@@ -14,7 +14,7 @@ from telegrad.rpc.wire.frames import Buffer, Placement
 
 
 class SharedBuffers:
-    """What a connection to a worker on the same host shares; nothing elsewhere."""
+    """The shared memory of a connection to a worker on the same host; none elsewhere."""
 
     def __init__(
         self, connection: Connection, pool: SegmentPool | None, segments: SegmentMap
@@ -26,11 +26,11 @@ class SharedBuffers:
         self._is_over = False
 
     def __repr__(self) -> str:
-        # What errors about segments call the peer.
+        # How errors about segments name the peer.
         return f"worker {self._connection.peer_name!r}"
 
     def places(self, buffers: Sequence[Buffer]) -> bool:
-        """Say whether some of them go into shared memory, if there is any to be had."""
+        """Say whether some of them go into shared memory, if enough is available."""
         return self._pool is not None and max(map(len, buffers)) >= SMALLEST_SEGMENT
 
     def place(
@@ -53,11 +53,11 @@ class SharedBuffers:
                 segment.fill(buffer)
                 content.append(Placement(segment.id, segment.size if segment.is_new else 0, nbytes))
         except BaseException:
-            # Ctrl-C while much is copied.
+            # Ctrl-C, most likely during a long copy.
             self.take_back(placed)
             raise
         if self._is_over:
-            # It has ended meanwhile: nobody else would drop what was taken after that.
+            # The connection has ended meanwhile: nothing else would free these segments.
             pool.forget(self)
             return buffers, []
         return content, placed
@@ -65,9 +65,9 @@ class SharedBuffers:
     def send(
         self, parts: Sequence[Buffer], placed: list[Segment], deadline: float = math.inf
     ) -> Unsent | None:
-        """Send a frame, with those descriptors that the peer does not know.
+        """Send a frame, with those segments' descriptors that the peer does not have yet.
 
-        What was not even begun at the deadline is as if it had never been asked for.
+        If it was not even begun at the deadline, nothing changes: its segments are free again.
         """
         fds = [segment.fd for segment in placed if segment.is_new]
         unsent = self._connection.send(parts, fds, deadline)
@@ -79,9 +79,9 @@ class SharedBuffers:
         return unsent
 
     def handed_over(self, placed: list[Segment]) -> None:
-        """Note that segments were sent: each once, though an interrupt comes and this is repeated.
+        """Note that segments were sent: each only once, even if this is interrupted and repeated.
 
-        Another thread may have taken one since.
+        By then another thread may have taken one of them.
         """
         while placed:
             segment = placed[-1]
@@ -94,7 +94,7 @@ class SharedBuffers:
             segment.vacate()
 
     def fetch(self, buffers: Sequence[Buffer | Placement]) -> tuple[list[Buffer], int]:
-        """Return the buffers of a frame, those in shared memory mapped, and how large these are."""
+        """Return a frame's buffers, those in shared memory mapped, and the size of these."""
         if self._pool is None:
             raise ProtocolViolation("the peer names shared memory, which was not agreed on")
         fetched: list[Buffer] = []
