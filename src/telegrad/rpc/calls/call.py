@@ -1,4 +1,4 @@
-"""A call under way: the future of its answer, and what is needed to recognise and end it."""
+"""A call under way: the future of its answer, and the state needed to match and end it."""
 
 import logging
 from collections.abc import Callable
@@ -25,11 +25,11 @@ _log = logging.getLogger("telegrad.rpc")
 class Call(Future[Any]):
     """The future that `rpc_async` and services return.
 
-    `deadline` is a time of the worker's clock. `extra` is what the interceptor sent with it, for
-    its eyes when the answer comes, and `taken` what every thread that takes the answer has to call
-    first, if anything. `forks` are the references that travelled in it. `said`, which few have, is
-    what its errors call it instead of `what`. `is_own`: a program holds it, and is told if it fails
-    and goes unasked.
+    `deadline` is a time of the worker's clock. `extra` is what the interceptor sent with the call,
+    kept for it until the answer comes, and `taken` what every thread that takes the answer must
+    call first, if anything. `forks` are the references sent in it. `said`, which few calls have, is
+    its name in errors, in place of `what`. `is_own`: a program holds it, so a failure that the
+    program never asks for is logged.
     """
 
     __slots__ = (
@@ -52,14 +52,14 @@ class Call(Future[Any]):
     said: str
     is_own: bool
     unheard: Unheard
-    """Of a failed one that a program holds."""
+    """Set where the call has failed and a program holds it."""
 
     _public = Future._public - {"set_exception", "set_result"} | {"to"}
 
     def __init__(
         self, worker: "Worker", endpoint: "Endpoint", deadline: float, what: object
     ) -> None:
-        # What Future's own does, without the call: this is made for each message.
+        # Future.__init__, inlined: this runs for each message.
         self._done = False
         self._value = None
         self._error = None
@@ -75,9 +75,9 @@ class Call(Future[Any]):
         self.forks: Any = None
         self.is_service = False
         self.taken: Callable[[], None] | None = None
-        # The reference that the callee was asked to create.
+        # The number of the reference that the callee was asked to create, or 0.
         self.creates = 0
-        # The digest of a function whose code went with this call: a result shows it arrived.
+        # The digest of a function whose code was sent with this call: a result shows it arrived.
         self.code: Any = None
 
     def _of(self) -> str:
@@ -91,18 +91,18 @@ class Call(Future[Any]):
         return f"{self._name()} on {self.to.name!r}"
 
     def too_late(self, failing: str) -> CallTimeout:
-        """Return what fails it at its deadline; `failing` says what the worker did not do."""
+        """Return its error at the deadline; `failing` says what the worker did not do."""
         return CallTimeout(
             f"worker {self.to.name!r} {failing} {self._name()!r} before the deadline: give the "
             "call a longer timeout, or see what keeps the worker busy"
         )
 
     def export(self, reference: "RRef") -> list[Any]:
-        """Return the descriptor of a reference that travels in this call."""
+        """Return the descriptor of a reference that is sent in this call."""
         return self.worker.references.export(self.endpoint, self, reference)
 
     def fail(self, error: BaseException) -> None:
-        """Settle the call with what befell it."""
+        """Settle the call with an error."""
         if getattr(self, "is_own", False):
             self.unheard = Unheard(self.describe(), error)
         self._settle(None, error)
@@ -117,17 +117,17 @@ class Call(Future[Any]):
             self.unheard.hear()
 
     def _given_up(self) -> None:
-        # On purpose: what becomes of it is no news to the program.
+        # The program gave the call up on purpose: its failure is not to be logged.
         self.is_own = False
         self._hear()
 
     @property
     def to(self) -> WorkerInfo:
-        """Who is called."""
+        """The worker that is called."""
         return self.endpoint.peer
 
     def value(self) -> Any:
-        """Return the answer that is there, or raise its exception."""
+        """Return the answer of a call that is done, or raise its exception."""
         self._hear()
         if self.taken is not None:
             self.taken()
@@ -136,7 +136,7 @@ class Call(Future[Any]):
     def done(self) -> bool:
         """Say whether the answer is there."""
         if not self._done:
-            # Perhaps nobody waits for the answer, so it has to be read for this one.
+            # Perhaps no thread waits for the answer, so have it read.
             self.endpoint.attend()
         return self._done
 
@@ -147,7 +147,7 @@ class Call(Future[Any]):
         if put_off:
             raise_put_off()
         if not self._done and self.worker.observer is None:
-            # The hot path. A call has no `_source`, so there is no chain of futures to wait for.
+            # The hot path. A call has no `_source`, so there is no chain of futures to follow.
             try:
                 self.worker.host.wait(self, timeout)
             except KeyboardInterrupt as interrupt:
@@ -168,7 +168,7 @@ class Call(Future[Any]):
             del self
 
     def malformed(self, error: BaseException) -> ProtocolViolation:
-        """No worker answers so: end the connection, and return what to raise; `error` tells why."""
+        """End the connection because of a malformed answer; return the error to raise."""
         violation = ProtocolViolation(
             f"worker {self.to.name!r} answered {self._name()!r} as no worker does: {error!r}"
         )
@@ -195,8 +195,8 @@ class Call(Future[Any]):
         return self.worker.host
 
     def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
-        # Not here: this thread reads for others, and a callback may wait for what it would read.
+        # Not on this thread: it reads for others, and a callback may wait for an answer it reads.
         run = partial(super()._run_all, callbacks)
         if not self.worker.host.start(run):
-            # The worker has shut down: this thread reads for nobody any more.
+            # The worker has shut down: this thread reads for no other any more.
             run()

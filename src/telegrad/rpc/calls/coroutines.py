@@ -1,8 +1,8 @@
-"""The event loop of a worker: what async handlers run on, made when the first of them comes.
+"""The event loop of a worker, which runs async handlers; made when the first of them comes.
 
-It has a thread of its own, and each coroutine the contextvars of the call that it serves, so the
-current worker and the context of autograd are those of the call also after an `await`. Answers are
-sent from other threads: a peer that does not read keeps no loop.
+It has a thread of its own, and each coroutine has the context variables of the call that it serves,
+so the current worker and autograd's context are those of the call after an `await`, too. Answers
+are sent from other threads: a peer that does not read never blocks the loop.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Coroutines:
-    """Those that a worker runs for others."""
+    """The coroutines that a worker runs for others."""
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
@@ -34,10 +34,10 @@ class Coroutines:
         self._end: asyncio.Event
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
-        """Start the coroutine in a copy of today's contextvars; return the future of its value."""
+        """Start the coroutine in a copy of the current context; return the future of its value."""
         outcome: Future[Any] = Future()
         context = contextvars.copy_context()
-        # On another stack: what it calls must not be handed to the one that waits for the request.
+        # It runs on another stack, so its calls must not be nested on the caller's waiting thread.
         context.run(current_request.set, Request(self._worker, None, 0, False))
         with self._lock:
             if self._is_closed:
@@ -56,7 +56,7 @@ class Coroutines:
         return outcome
 
     def close(self, timeout: float) -> None:
-        """Cancel what still runs, and wait for it, `timeout` s at most."""
+        """Cancel the coroutines that still run, and wait at most `timeout` seconds for them."""
         with self._lock:
             thread = self._thread
             if self._is_closed or thread is None:
@@ -68,7 +68,7 @@ class Coroutines:
             thread.join(timeout)
 
     def _serve(self) -> None:
-        # Its end cancels the tasks that are left, and lets them clean up.
+        # When this ends, asyncio cancels the remaining tasks, and lets them clean up.
         asyncio.run(self._until_closed())
 
     async def _until_closed(self) -> None:
@@ -106,7 +106,7 @@ async def _guarded(coroutine: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await coroutine
     except (KeyboardInterrupt, SystemExit) as error:
-        # Not the loop's end, which serves others: see `as_exception`.
+        # It must not end the loop, which serves other calls: see `as_exception`.
         raise as_exception(error) from error
 
 

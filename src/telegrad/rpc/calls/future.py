@@ -3,12 +3,12 @@
 `Future` has the verbs of `torch.futures.Future`, can be awaited, and given to
 `concurrent.futures.wait` and `as_completed`. It knows no network: a thread that has to wait asks
 the current worker to do the waiting, because the worker's driver may read sockets meanwhile (or, in
-a simulation, let virtual time pass), and simply sleeps where there is none.
+a simulation, let virtual time pass); without a worker it simply sleeps.
 
-A callback goes on with what its giver was at: it runs on whichever thread, but in a copy of the
-giver's contextvars, so the current worker, and what the layers above keep there, is the same.
+A callback goes on with the work of the code that added it: it may run on any thread, but in a copy
+of that code's context, so the current worker, and the state of the layers above, are the same.
 
-Invariant: a future is settled once; who sleeps on it is woken, and every callback runs once.
+Invariant: a future is settled once; its sleeping threads wake, and each callback runs once.
 """
 
 import _thread
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 _log = logging.getLogger("telegrad.rpc")
-# One lock for all futures: it is held for a few assignments. Nothing is made and nothing dropped
-# under it, so the collector does not run in the midst of them.
+# One lock for all futures: it is held for a few assignments. No object is made or dropped under it,
+# so the collector does not run in the midst of them.
 _lock = threading.RLock()
 _condition = Condition(_lock)
 
 
 class Quick:
-    """A callback that neither waits nor fails, so it may run on whichever thread settles."""
+    """A callback that neither waits nor fails, so it may run on the thread that settles."""
 
     __slots__ = ("_call",)
 
@@ -50,7 +50,7 @@ class Quick:
 
 
 class Future(Generic[T]):
-    """The outcome of something that runs elsewhere: a value or an exception, once.
+    """The outcome of work that runs elsewhere: a value or an exception, set once.
 
     Examples:
         >>> future = rpc.rpc_async("ps", abs, (-2,))
@@ -71,14 +71,14 @@ class Future(Generic[T]):
         self._error: BaseException | None = None
         self._sleepers: list[_thread.LockType] | None = None
         self._callbacks: list[Callable[[Any], None]] | None = None
-        # What this future follows from: waiting for that is the way to get this one settled.
+        # The future that this one is derived from: to wait for this one is to wait for that one.
         self._source: Future[Any] | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}{self._of()}: {self._outcome()}>"
 
     def _of(self) -> str:
-        """Return what its repr says of what it is the future of."""
+        """Return the part of its repr that says what it is the future of."""
         return ""
 
     def _outcome(self) -> str:
@@ -89,7 +89,7 @@ class Future(Generic[T]):
         return f"done, a value of type {type(self._value).__qualname__}"
 
     def __dir__(self) -> list[str]:
-        # What a program may call; the rest is for those who settle it.
+        # Only the methods for programs; the others are for the code that settles it.
         named = {name for name in super().__dir__() if name.startswith("__")}
         return sorted(named | self._public)
 
@@ -130,8 +130,8 @@ class Future(Generic[T]):
             try:
                 raise self._error
             finally:
-                # The traceback holds this frame: without its future there is no cycle, and what
-                # the frames below hold (references, arrays) goes with the exception.
+                # The traceback holds this frame: without `self` in it there is no cycle, and what
+                # other frames hold (references, arrays) are freed with the exception.
                 del self
         return self._value  # type: ignore[return-value]
 
@@ -140,7 +140,7 @@ class Future(Generic[T]):
         return self.wait(timeout)
 
     def cancelled(self) -> bool:
-        """Return False: what runs elsewhere is not cancelled. The standard library asks."""
+        """Return False: remote work is never cancelled. The standard library calls this."""
         return False
 
     @property
@@ -156,7 +156,7 @@ class Future(Generic[T]):
         return Waiters(self)
 
     def _add_waiter(self, told: "Callable[[Future[Any]], object]") -> None:
-        """Call `told(self)` when the future is settled, unless it is; the condition is held."""
+        """Call `told(self)` when the future is settled, if it is not; the condition is held."""
         alone: list[Callable[[Any], None]] = [Quick(told)]
         if self._done:
             return
@@ -190,7 +190,7 @@ class Future(Generic[T]):
         return None if request is None else request.worker.host
 
     def _sleep(self, timeout: float | None) -> None:
-        """Block this thread alone."""
+        """Block this thread, without reading for the worker."""
         sleeper = self._new_sleeper()
         if sleeper is not None:
             if timeout is None or timeout >= _thread.TIMEOUT_MAX:
@@ -201,7 +201,7 @@ class Future(Generic[T]):
                 self._forget_sleeper(sleeper)
 
     def _new_sleeper(self) -> _thread.LockType | None:
-        """Return a held lock that is released when the future is settled, None if it is."""
+        """Return a held lock that is released when the future is settled; None if it is now."""
         sleeper = _thread.allocate_lock()
         sleeper.acquire()
         alone = [sleeper]
@@ -215,7 +215,7 @@ class Future(Generic[T]):
         return sleeper
 
     def _forget_sleeper(self, sleeper: _thread.LockType) -> None:
-        """Drop the lock of a thread that sleeps no more: polling would leave one each time."""
+        """Drop the lock of a thread that sleeps no more: else each poll would leave one."""
         if self._done:
             return
         with _lock:
@@ -245,7 +245,7 @@ class Future(Generic[T]):
                 return True
             sleepers, self._sleepers = self._sleepers, None
             callbacks, self._callbacks = self._callbacks, None
-            # Kept until this returns, without the lock: its end may run finalizers of the user's.
+            # Kept until this returns, outside the lock: freeing it may run user finalizers.
             source, self._source = self._source, None  # noqa: F841
         if sleepers:
             for sleeper in sleepers:
@@ -265,7 +265,7 @@ class Future(Generic[T]):
             try:
                 self._run(callback)
             except BaseException as error:
-                # Ctrl-C: the others are still owed their call.
+                # Ctrl-C: the other callbacks must still run.
                 interrupt = error
         if interrupt is not None:
             raise interrupt
@@ -274,7 +274,7 @@ class Future(Generic[T]):
         try:
             callback(self)
         except (Exception, SystemExit):
-            # Also SystemExit: this thread is not the callback's to end.
+            # Even SystemExit: the callback must not end this thread.
             _log.exception("a callback of a future failed; the future itself is not affected")
 
     def add_done_callback(self, callback: "Callable[[Future[T]], Any]") -> None:
@@ -294,7 +294,7 @@ class Future(Generic[T]):
         self._run(callback)
 
     def _forget_callback(self, callback: Quick) -> None:
-        """Drop the callback of one that gave up waiting: polling would leave one each time."""
+        """Drop the callback of a waiter that gave up: else each poll would leave one."""
         if self._done:
             return
         with _lock:
@@ -312,14 +312,14 @@ class Future(Generic[T]):
             try:
                 following._settle(callback(done), None)
             except BaseException as error:
-                # Also SystemExit: this thread is not the callback's to end.
+                # Even SystemExit: the callback must not end this thread.
                 following._settle(None, error)
 
         self.add_done_callback(follow)
         return following
 
     def _given_up(self) -> None:
-        """Note that the one that waited was interrupted, or its task cancelled."""
+        """Note that the waiting thread was interrupted, or its task cancelled."""
 
     def __await__(self) -> Generator[Any, None, T]:
         import asyncio
@@ -333,7 +333,7 @@ class Future(Generic[T]):
                     arrived.set_result(None)
 
             def tell(_: Future[T]) -> None:
-                # The one that waited may have given up since, and closed its loop.
+                # The waiting task may have given up since, and its loop been closed.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(arrive)
 
@@ -350,18 +350,17 @@ class Future(Generic[T]):
 
 
 def _going_on(callback: "Callable[[Future[Any]], Any]") -> "Callable[[Future[Any]], Any]":
-    """Return the callback in a copy of today's contextvars."""
+    """Return a function that runs the callback in a copy of the current context."""
     context = contextvars.copy_context()
     request = current_request.get()
     if request is not None and request.can_nest:
-        # It runs on another stack: what it calls must not be handed to the one that waits for the
-        # request.
+        # It runs on another stack, so its calls must not be nested on the caller's waiting thread.
         context.run(current_request.set, Request(request.worker, None, 0, False))
     return lambda done: context.run(callback, done)
 
 
 def wake(sleeper: _thread.LockType) -> None:
-    """Release the lock of a sleeping thread, which somebody else may have released before."""
+    """Release the lock of a sleeping thread, unless another thread has released it."""
     try:
         sleeper.release()
     except RuntimeError:
@@ -369,7 +368,7 @@ def wake(sleeper: _thread.LockType) -> None:
 
 
 def not_settled(timeout: float | None) -> CallTimeout:
-    """Return what a wait raises that ended before its future was settled."""
+    """Return the error of a wait that ended before its future was settled."""
     within = "" if timeout is None else f" within {timeout:g} s"
     return CallTimeout(f"the future was not settled{within}")
 

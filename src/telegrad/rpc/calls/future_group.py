@@ -1,7 +1,7 @@
 """Several futures at once: wait for all of them, or make one future of them.
 
-A group is settled by whichever of its futures is the last, and waiting for it is waiting for the
-first that is missing: so the thread that waits still reads its own answers.
+A group is settled by the last of its futures, and to wait for the group is to wait for the first
+future that is missing: so the waiting thread still reads its own answers.
 """
 
 from collections.abc import Iterable
@@ -35,15 +35,15 @@ def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list
         if not future._done:
             future._wait(None)
     for future in futures:
-        # Those after the first failure are known as well: the callback of one looks at all.
+        # Mark all failures as heard, as the program sees only the first.
         future.exception()
     return [future.value() for future in futures]
 
 
 def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
-    """Return the future of the list, which is done when all of them are.
+    """Return the future of the list, which is done when all the futures are.
 
-    To wait for them again, wait for the same one again: each call makes another.
+    To wait again, keep the future that this returned: each call makes a new one.
 
     Examples:
         >>> both = rpc.collect_all([rpc.rpc_async("ps", abs, (-n,)) for n in (1, 2)])
@@ -54,11 +54,11 @@ def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
 
 
 def _together(futures: list[Future[T]]) -> tuple[Future[list[Future[T]]], Quick]:
-    """Return the future of the list, and the callback that each of them has for it."""
+    """Return the future of the list, and the callback that counts its futures."""
     together: Future[list[Future[T]]] = Future()
-    # A wait for all may as well begin with the first that is missing.
+    # A wait for all may begin with the first that is missing.
     together._source = next((future for future in futures if not future._done), None)
-    # Popped from, which needs no lock: two that both find it empty settle the group once.
+    # Popped without a lock: two threads that both find it empty settle the group only once.
     missing = [None] * len(futures)
 
     def count(_: Future[T]) -> None:

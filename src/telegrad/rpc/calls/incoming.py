@@ -1,8 +1,8 @@
-"""What others ask of a worker: running their calls and services, answering them.
+"""The serving half of a worker: running other workers' calls and services, and answering them.
 
-`receive` is called by the one thread that reads an endpoint and does not run user code: it returns
-it as a task. A handler runs in a fresh context (contextvars), so nothing of the thread that happens
-to run it, and nothing of the handler before it, shows.
+`receive` is called by the one thread that reads an endpoint. It runs no user code but returns it as
+a task. A handler runs in a fresh context, so it sees no context variables of the thread that runs
+it, or of the handler before it.
 """
 
 import logging
@@ -54,7 +54,7 @@ _ASYNC = "__telegrad_async_execution__"
 
 
 def async_execution(function: F) -> F:
-    """Mark a function that returns a Future: its caller gets the value when it is there.
+    """Mark a function that returns a Future: its caller gets the future's value when that is there.
 
     Examples:
         >>> @rpc.async_execution
@@ -82,16 +82,16 @@ class Incoming:
         self._most_calls = worker.options.calls_of_peer
         self.coroutines = Coroutines(worker)
         self.takes_requests = True
-        """Whether those that come are run: until this process ends."""
+        """Whether incoming requests are served; False when this process ends."""
         self.served = 0
-        """Grows when calls come; not exact: threads that count at once may add one together."""
+        """Grows when calls come; not exact, as threads that count at once may add only one."""
 
     def register(self, service: Service) -> None:
-        """Serve messages of that name."""
+        """Serve messages to that service."""
         self._services[service.name] = service
 
     def receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
-        """Handle a frame; return the user's code that it asks for."""
+        """Handle a frame; return the user code to run for it, if any, as a task."""
         if frame.cost or frame.waits:
             return self._receive_counted(endpoint, frame)
         kind = frame.kind
@@ -105,9 +105,9 @@ class Incoming:
             endpoint.serving.add(frame.ident)
             self.served += 1
             if frame.flags & CREATES:
-                # Before anything else that comes on this path: it may mention the reference.
+                # Before any later frame on this path, which may mention the reference.
                 value = worker.references.create_for(frame.parent, endpoint)
-                # Answered at once, but served until the value is there.
+                # Answered at once, but counted as being served until the value is there.
                 value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
                 self.send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
                 task = partial(Context().run, self._run_creation, endpoint, frame, value)
@@ -122,8 +122,8 @@ class Incoming:
             if self.takes_requests:
                 return self._service(endpoint, frame, frame.ident)
         elif kind == PING:
-            # Not if it had to wait: whatever is being sent is a sign of life itself, and this
-            # thread reads for others.
+            # Not if it would have to wait: then the frame being sent is a sign of life itself, and
+            # this thread reads for others.
             if endpoint.can_send():
                 self.send(endpoint, Frame(PONG))
         elif kind == HELLO:
@@ -135,12 +135,12 @@ class Incoming:
         return None
 
     def _receive_counted(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
-        """Handle a frame that takes some of the budget until it was served, or waits for that."""
+        """Handle a frame that takes part of the budget until it is served, or waits for room."""
         if frame.waits:
             self.waiting.receive(endpoint, frame, frame.waits)
             return None
         release = partial(self._worker.budget.release, endpoint.peer.name, frame.cost)
-        # Once: a frame whose reader was interrupted comes again.
+        # Released only once: a frame whose reader was interrupted is received again.
         frame.cost = 0
         task = None
         try:
@@ -162,7 +162,7 @@ class Incoming:
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
         except BaseException:
-            # Too large, most likely: the caller can be told.
+            # Most likely the frame is too large: the caller can be told.
             self._worker.references.take_back(frame)
             raise
         raise_put_off()
@@ -170,7 +170,7 @@ class Incoming:
     def _service(
         self, endpoint: Endpoint, frame: Frame, number: int | None
     ) -> Callable[[], object] | None:
-        """Handle a service's message; `number`: under which it is to be answered, if it is."""
+        """Handle a service's message; `number` is for its answer, None for a notice."""
         limit, strict = endpoint.limits.dimensions, self._worker.codec.strict
         name, header, content = open_message(frame.header, frame.buffers, limit, strict=strict)
         service = self._services.get(name)
@@ -200,17 +200,17 @@ class Incoming:
             if request.number is not None:
                 request.fail(error)
             elif service.inline and isinstance(error, ProtocolViolation | ValidationError):
-                # A frame that no worker sends; nobody can be told so but by the connection's end.
+                # No worker sends such a frame; only the connection's end can tell the peer so.
                 raise ProtocolViolation(f"a malformed notice came: {error}") from error
             else:
                 _log.exception("a notice for service %s of %s", service.name, self._worker.name)
         finally:
-            # A hook of the user's may have forked in a pass, which is served so.
+            # Passes are services, too, and a user's hook may have forked in one.
             if self._worker.is_copy:
                 end_copy()
 
     def _when_joined(self, task: Callable[[], object]) -> None:
-        """Run a call that a quicker worker made before this one has been told who there is."""
+        """Run a call, from a worker that joined earlier, once this one knows all others."""
         joined = self._worker.joined
         if joined is not None:
             with suppress(CallTimeout):
@@ -218,7 +218,7 @@ class Incoming:
         task()
 
     def _run_call(self, endpoint: Endpoint, frame: Frame) -> None:
-        """Run a call, in a context of its own, and answer it."""
+        """Run a call in a context of its own, and answer it."""
         worker, number = self._worker, frame.ident
         request = Request(worker, endpoint, number, frame.flags & WAITING > 0)
         current_request.set(request)
@@ -228,8 +228,8 @@ class Incoming:
                 frame.header, frame.buffers, endpoint.limits, endpoint.accept
             )
             if endpoint.unwanted and number in endpoint.unwanted:
-                # It was given up while it waited for its turn. Opened all the same: the references
-                # in it have come.
+                # It was given up while it waited for its turn. Unsealed all the same, to adopt the
+                # references in it, which have arrived.
                 endpoint.is_wanted(number)
                 return
             interceptor = worker.interceptor
@@ -242,15 +242,15 @@ class Incoming:
                 with context:
                     answer = self._run_function(endpoint, frame, sealed, slots)
             if answer is not None:
-                # What came in shared memory goes back with the answer, if nobody kept it.
+                # Free the request's shared memory before answering, if the handler did not keep it.
                 frame.buffers = ()
                 del sealed, slots
                 if worker.outgoing.rides:
                     worker.outgoing.end_rides(endpoint)
-                # In this order: see `cancelled`.
+                # In this order: see `Endpoint.cancelled`.
                 endpoint.serving.discard(number)
                 if endpoint.unwanted and not endpoint.is_wanted(number):
-                    # It was given up while its answer was sealed.
+                    # The call was given up while its answer was sealed.
                     worker.references.take_back(answer)
                     return
                 try:
@@ -259,7 +259,7 @@ class Incoming:
                     worker.endpoint_lost(endpoint, error)
         except BaseException as error:
             if answer is not None:
-                # Too large, most likely: the caller can be told.
+                # Most likely the answer is too large: the caller can be told.
                 worker.references.take_back(answer)
             self.answer_failure(endpoint, number, error)
         finally:
@@ -270,7 +270,7 @@ class Incoming:
     def _run_function(
         self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]
     ) -> Frame | None:
-        """Return the answer, ready to be sent; None if it comes later."""
+        """Run the function; return the answer, ready to be sent, or None if it comes later."""
         worker = self._worker
         codec = worker.codec
         function, args, kwargs = codec.open_call(
@@ -288,7 +288,7 @@ class Incoming:
             self._answer_later(endpoint, frame.ident, self._later(result))
             return None
         if result is None and sealed.extra is None:
-            # Sealed once: an interceptor has nothing to say of it.
+            # `nothing` is sealed once for all: an interceptor adds nothing to it.
             return Frame(ANSWER, 0, frame.ident, 0, codec.nothing)
         if isinstance(result, Future):
             raise TypeError(
@@ -307,7 +307,7 @@ class Incoming:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call the function where somebody watches."""
+        """Call the function under the observer, and log the call if the worker is strict."""
         worker, observer, peer = self._worker, self._worker.observer, endpoint.peer.name
         if worker.codec.strict:
             audit("called", worker.name, peer=peer, function=sealed.function)
@@ -318,7 +318,7 @@ class Incoming:
             return function(*args, **kwargs)
 
     def _run_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
-        """Run a call whose result stays here, as the value of a reference."""
+        """Run a call whose result stays here as the value of a reference."""
         worker = self._worker
         current_request.set(Request(worker, endpoint, frame.ident, False))
         try:
@@ -341,7 +341,7 @@ class Incoming:
             if is_async_execution(function) or type(result) is CoroutineType:
                 self._later(result).add_done_callback(partial(_copy_outcome, value))
             else:
-                # Not `set_result`: the value may have been given up meanwhile, and so be settled.
+                # Not `set_result`: if the value was given up meanwhile, it is settled already.
                 value._settle(result, None)
         except BaseException as error:
             value._settle(None, as_exception(error))
@@ -349,7 +349,7 @@ class Incoming:
             del value
 
     def _later(self, result: Any) -> Future[Any]:
-        """Return the future of what a coroutine, or an async_execution function, gives."""
+        """Return the future of the value of a coroutine or an async_execution function."""
         if type(result) is CoroutineType:
             return self.coroutines.run(result)
         if not isinstance(result, Future):
@@ -360,7 +360,7 @@ class Incoming:
         return result
 
     def _seal_answer(self, endpoint: Endpoint, number: int, result: Any) -> Frame | None:
-        """Return the answer, ready to be sent; None if nobody wants it."""
+        """Return the answer, ready to be sent; None if its call was given up."""
         worker = self._worker
         if number in endpoint.unwanted:
             endpoint.is_wanted(number)
@@ -383,13 +383,13 @@ class Incoming:
         return answer
 
     def _answer_later(self, endpoint: Endpoint, number: int, result: Future[Any]) -> None:
-        # What is current now must be current when the answer is packed: the interceptor's context.
+        # The answer must be packed in the present context, which is the interceptor's.
         context = copy_context()
 
         def answer(done: Future[Any]) -> None:
             failure = done.exception()
             if failure is not None:
-                # Not raised here: the future keeps its error, and that would keep this frame.
+                # Not raised: the future keeps its error, whose traceback would keep this frame.
                 self.answer_failure(endpoint, number, failure)
                 return
             try:

@@ -1,4 +1,4 @@
-"""Who may watch a worker: what it asks, serves and waits for, and when.
+"""A seam for watching what a worker calls, serves and waits for, and when.
 
 Set as `worker.observer`; None, the default, costs one comparison at each of these points.
 """
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Called on whichever thread it happens; must be quick and must not fail."""
+    """Called on the thread of the event; must be quick and must not fail."""
 
     def sent(self, call: "Call", size: int) -> None:
-        """Note that a call or a service's message is about to leave: `size` bytes."""
+        """Note that a call or a service's message of `size` bytes is about to be sent."""
 
     def answered(self, call: "Call", size: int) -> None:
-        """Its answer came, or none will.
+        """Note that a call was answered, or never will be.
 
-        That none will may be told more than once, and of a call that was never sent.
+        The latter may be reported more than once, and for a call that was never sent.
         """
 
     def handling(
         self, frm: str, number: int | None, what: Any, size: int
     ) -> AbstractContextManager[Any]:
-        """Entered while a request is served; `number` is the sender's for it, None for a notice."""
+        """Entered while a request is served; `number` is the sender's, None for a notice."""
 
     def waiting(self, call: "Call") -> AbstractContextManager[Any]:
         """Entered while a thread waits for a call."""
 
     def running(self, name: str, detail: int | None = None) -> AbstractContextManager[Any]:
-        """Entered while a layer above does something with a name of its own."""
+        """Entered while a layer above does work that it has named."""

@@ -1,7 +1,7 @@
-"""What a worker asks of others: calls and services, until each is settled.
+"""The calling half of a worker: its calls and services' messages, until each is settled.
 
-Everything here may run on any thread. Nothing is ever sent twice. A peer that does not read keeps a
-call's sender until the call's deadline, and a notice's for a moment.
+All methods may run on any thread. Nothing is ever sent twice. A peer that does not read blocks the
+sender of a call until the call's deadline, and the sender of a notice for a moment.
 """
 
 import math
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from telegrad.rpc.protocol.session import Session
     from telegrad.rpc.worker import Worker
 
-# Seconds that a peer that does not read may keep the sender of a notice.
+# Seconds for which a peer that does not read may block the sender of a notice.
 _LONGEST_NOTICE: Final = 1.0
-# Seconds that a notice waits at most for the next frame.
+# The most seconds that a notice waits for the next frame.
 _LONGEST_RIDE: Final = 0.05
 
 
@@ -58,14 +58,14 @@ class Outgoing:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self.rides: dict[Any, None] = {}
-        """The paths on which notices wait for the next frame, and what else has a ``flush``."""
-        # Whether there was one since `rides_until` was set.
+        """The paths whose notices wait for the next frame, and other objects with a ``flush``."""
+        # Whether a ride was added since `rides_until` was set.
         self._has_ridden = False
         self.rides_until = math.inf
-        """When `end_late_rides` is to be called."""
+        """When `end_late_rides` must be called."""
 
     def deadline(self, timeout: float | None) -> float:
-        """Return when a call that is made now fails; a timeout of 0 means never."""
+        """Return the deadline of a call that is made now; a timeout of 0 means none."""
         if timeout is None or (type(timeout) in (int, float) and timeout == -1):
             timeout = self._worker.options.rpc_timeout
         else:
@@ -87,7 +87,7 @@ class Outgoing:
         """Send a call.
 
         `waits`: the calling thread will wait for it at once. `creates`: the result stays there, as
-        the reference of that number. `said`: what errors call it, if not by its function.
+        the reference of that number. `said`: its name in errors, if not its function's.
         """
         if busy:
             check_not_busy()
@@ -99,7 +99,7 @@ class Outgoing:
         if waits:
             request = current_request.get()
             if timeout is not None and peer.info.name == worker.name:
-                # It would run on this thread, and could not be given up at its timeout.
+                # As a waiting call it would run on this thread, unable to stop at its timeout.
                 waits = False
             elif (
                 request is not None
@@ -141,7 +141,7 @@ class Outgoing:
             self._begin(call, Frame(CALL, flags, 0, parent, header, buffers))
         except BaseException as error:
             worker.references.take_back(call)
-            # The interceptor is told, but the call not settled: nobody has it, and it would keep
+            # The interceptor is told, but the call is not settled: no one has it, and it would keep
             # the error, whose traceback leads back to it.
             self._tell_failed(call, error)
             raise
@@ -158,7 +158,7 @@ class Outgoing:
         timeout: float | None,
         said: str | None = None,
     ) -> RRef:
-        """Send a call whose result stays there; return a reference to it."""
+        """Send a call whose result stays on its callee; return a reference to the result."""
         worker = self._worker
         owner = worker.find(to).info
         number = worker.next_id()
@@ -170,7 +170,7 @@ class Outgoing:
                 to, function, args, kwargs, timeout, waits=False, creates=number, said=said
             )
         except BaseException as error:
-            # It was not sent: nobody will ever confirm it. The error's traceback holds this frame.
+            # Never sent, so never confirmed. The error's traceback holds this frame.
             del handle
             references.asked(number, error)
             raise
@@ -191,8 +191,8 @@ class Outgoing:
                 announced = endpoint.announced(frame)
                 if announced is not None and not self._find_room(call, frame, announced):
                     return
-            # Until it is sent, not the timers but its sender, who alone knows whether anything
-            # went, fails it at the deadline.
+            # Until the frame is sent, its sender fails the call at the deadline, not the timers:
+            # only the sender knows whether any of it was sent.
             call.deadline = math.inf
         try:
             frame.ident = call.number = endpoint.calls.begin(call)
@@ -205,7 +205,7 @@ class Outgoing:
             went = endpoint.send(frame, deadline)
             call.deadline = deadline
         except (OSError, EOFError) as error:
-            # The loss settles this call with all others.
+            # The loss settles this call together with all others of the path.
             worker.endpoint_lost(endpoint, error)
             return
         except BaseException:
@@ -221,7 +221,7 @@ class Outgoing:
             worker.host.rouse(deadline)
 
     def _find_room(self, call: Call, frame: Frame, announced: tuple[int, int]) -> bool:
-        """Wait until there is room for a large request; False, and its call failed, if not."""
+        """Wait until there is room for a large request; if not, fail the call, return False."""
         endpoint = call.endpoint
         if announced is UNASKED:
             return True
@@ -232,7 +232,7 @@ class Outgoing:
             return False
         frame.flags |= GRANTED
         if endpoint.unasked == MAY_WAIT:
-            # Those of a path have their turns in their order: that one's is over.
+            # Requests of a path have their turns in order: the turn of the unannounced one is over.
             endpoint.unasked = 0
         return True
 
@@ -241,7 +241,7 @@ class Outgoing:
             self._worker.incoming.waiting.give_back(endpoint, announced)
 
     def _not_taken(self, call: Call, error: BaseException | None = None) -> None:
-        """Fail a call of which nothing went, before its deadline: it has certainly not run."""
+        """Fail a call that was not sent before its deadline: it has certainly not run."""
         self._worker.references.take_back(call)
         self._failed(call, error or call.too_late("did not take"))
 
@@ -274,7 +274,7 @@ class Outgoing:
         arrays: Arrays = (),
         waits: bool = True,
     ) -> Call:
-        """Send a service's message on a certain path, because it is about that path."""
+        """Send a service's message on the path that it is about."""
         call = Call(self._worker, endpoint, deadline, name)
         call.is_service = True
         data, buffers = seal_message(name, header, arrays)
@@ -284,8 +284,8 @@ class Outgoing:
     def notify(self, peer: "Session", name: str, header: Any, rides: bool = False) -> None:
         """Send a service's message that is not answered.
 
-        One that `rides` has time: it goes with the next frame to that worker, before this one asks
-        or answers any other, and 50 ms later at the latest.
+        A notice that `rides` is not urgent: it goes with the next frame to that worker, before this
+        worker calls or answers any other, and after 50 ms at the latest.
         """
         if busy and is_busy():
             self._worker.host.start(partial(self._notify_later, peer, name, header))
@@ -299,8 +299,8 @@ class Outgoing:
         self.notify_on(endpoint, name, header)
 
     def ride(self, what: Any) -> None:
-        """Call its ``flush`` before the next frame goes on another path, or 50 ms later."""
-        # In this order: `end_late_rides` goes the other way round, so no path is forgotten.
+        """Call ``what.flush`` before a frame goes on another path, after 50 ms at the latest."""
+        # In this order: `end_late_rides` uses the opposite one, so no path is forgotten.
         self._has_ridden = True
         self.rides[what] = None
         if self.rides_until == math.inf:
@@ -308,41 +308,41 @@ class Outgoing:
             self._worker.host.rouse(self.rides_until)
 
     def end_rides(self, but: Endpoint | None = None) -> None:
-        """Send the notices that wait for the next frame, which goes on one path just now."""
+        """Send the notices that wait for the next frame, except on the path that sends one now."""
         while self.rides:
             try:
                 endpoint, _ = self.rides.popitem()
             except KeyError:
-                # Another thread was quicker.
+                # Another thread took the last one.
                 return
             if endpoint is not but:
                 endpoint.flush()
 
     def end_late_rides(self, now: float) -> None:
-        """Send the notices that no frame came for, and look again where there are new ones."""
+        """Send the notices that found no next frame; keep the timer on while new ones come."""
         if self.rides_until > now:
             return
         self.rides_until = math.inf
         if self._has_ridden or self.rides:
-            # Not roused for each: where there was one, the next will soon be there.
+            # The host is not roused for each: after one notice, the next will soon follow.
             self._has_ridden = False
             self.rides_until = now + _LONGEST_RIDE
             self.end_rides()
 
     def _notify_later(self, peer: "Session", name: str, header: Any) -> None:
-        # One that can't be reached has lost what it had, and so has this one if it has shut down.
+        # A peer that can't be reached needs no notice, nor does any if this worker has shut down.
         with suppress(PeerError, NotInitialized):
             self.notify(peer, name, header)
 
     def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:
-        """Send a notice on a certain path, because it is about that path."""
+        """Send a notice on the path that it is about."""
         host, outbox = self._worker.host, endpoint.outbox
         data, _ = seal_message(name, header, ())
         now = host.now()
         try:
-            # Where one waits already, the next is not to wait for the same peer again.
+            # If a notice waits already, the next one must not block on the same peer again.
             if outbox or not endpoint.send(Frame(NOTICE, 0, 0, 0, data), now + _LONGEST_NOTICE):
-                # Sent when there is room. In this order: a timer that is early finds it again.
+                # Sent when there is room. In this order: an early timer finds the notice again.
                 outbox.append(data)
                 endpoint.retry_at = min(endpoint.retry_at, now + RETRY_AFTER)
                 host.rouse(endpoint.retry_at)
@@ -357,15 +357,15 @@ class Outgoing:
             self._drop(endpoint, frame)
             return
         try:
-            # Inside of the `try`: a call neither open nor settled would be waited for for ever.
+            # Inside the `try`: a call neither open nor settled would never return to its waiters.
             if endpoint.calls.finish(frame.ident) is None:
                 self._drop(endpoint, frame)
                 return
             if frame.flags & UNOPENED:
                 self._worker.references.take_back(call)
             elif call.code is not None and frame.kind != FAILURE and not call.creates:
-                # A creation is answered before it is opened, and what failed may never have been:
-                # its code may not have been seen yet.
+                # A creation is answered before it is unpacked, and a failed call may never have
+                # been: the peer may not have seen the code yet.
                 endpoint.sent_code.replace(call.code, True)
             worker = self._worker
             if worker.observer is not None:
@@ -393,13 +393,13 @@ class Outgoing:
             endpoint.calls.finish(frame.ident)
             self._failed(call, error)
             if isinstance(error, ProtocolViolation | KeyboardInterrupt | SystemExit):
-                # A signal is not for the call alone: the thread that reads may wait for another.
+                # A signal concerns not just this call: the reading thread may wait for another.
                 raise
 
     def _drop(self, endpoint: Endpoint, frame: Frame) -> None:
-        """Open an answer that nobody waits for, if there are references in it: they have come.
+        """Drop a late answer; unseal it if it carries references, to adopt them.
 
-        Those of a request that was given up, and then refused, have not.
+        References of a request that was given up, and then refused, have never arrived.
         """
         given_up = endpoint.calls.given_up.pop(frame.ident, None)
         if frame.flags & UNOPENED and given_up is not None:
@@ -424,7 +424,7 @@ class Outgoing:
             observer.answered(call, 0)
 
     def expire(self, endpoint: Endpoint, now: float) -> None:
-        """Fail the calls whose deadline has passed, on another thread: that may take its time."""
+        """Fail the calls whose deadline has passed, on other threads, since that may take long."""
         if self._worker.rest.is_on:
             self._worker.rest.put_off(endpoint, now)
             return

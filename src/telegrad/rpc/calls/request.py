@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Request(msgspec.Struct, eq=False):
-    """What the handler's own calls need to know.
+    """The facts about a request that its handler's own calls need.
 
-    `can_nest`: a thread of the caller waits for this request and runs what comes back to it on
+    `can_nest`: a thread of the caller waits for this request, and runs calls back to the caller on
     its own stack, until the request has been answered.
     """
 

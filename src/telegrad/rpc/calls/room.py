@@ -1,10 +1,10 @@
 """Requests that wait for room at the worker that is to serve them, and let others overtake them.
 
-One that came before there was room waits there. One that is large and would fill the stream is
-announced by its sender, whose thread is kept until there is room: so what it sends next comes after
-it. (One of some megabytes goes at once while no other such is unanswered: it waits there, too.)
-Where there is none in time both are refused. Invariant: room that was granted is used by the
-request, given back by its sender, or goes with the path.
+A request that arrived before there was room waits at that worker. A large one, which would fill the
+stream, is announced by its sender, whose thread blocks until there is room, so its later messages
+come after it. (One of a few megabytes is sent at once while no other such request is unanswered,
+and waits there, too.) Without room in time both kinds are refused. Invariant: room that was granted
+is used by the request, given back by its sender, or freed with the path.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Task = Callable[[], object]
 
 
 class Waiting:
-    """Both ends of it, of one worker."""
+    """One worker's part, as the callee and as the caller."""
 
     def __init__(self, worker: "Worker", incoming: "Incoming") -> None:
         self._worker = worker
@@ -35,10 +35,10 @@ class Waiting:
         incoming.register(Service(_ANNOUNCED, self._on_announced, True))
         incoming.register(Service(_GIVEN_UP, self._on_given_up, True))
 
-    # At the worker that is asked.
+    # At the callee.
 
     def receive(self, endpoint: Endpoint, frame: Frame, waits: tuple[int, int]) -> None:
-        """Handle a frame that came before there was room: what it asks for waits for that."""
+        """Handle a request that came before there was room; run it when there is."""
         frame.waits = None
         task = self._incoming.receive(endpoint, frame)
         worker = self._worker
@@ -48,7 +48,7 @@ class Waiting:
             if is_admitted:
                 worker.host.serve(endpoint, partial(run_and_release, task, release))
             elif task is not None:
-                # Also if its caller has given it up: the references in it have not come.
+                # Answered even if its caller gave it up: its references have not arrived.
                 endpoint.is_wanted(frame.ident)
                 self._answer(endpoint, frame.ident, self._full())
 
@@ -62,7 +62,7 @@ class Waiting:
             self._answer(endpoint, frame.ident, self._refused(why) if why else self._full())
 
     def refuse_one_more(self, endpoint: Endpoint, number: int) -> None:
-        """Answer a call of a peer that has as many here as it may."""
+        """Refuse a call of a peer that has as many calls here as it may."""
         most = self._worker.options.calls_of_peer
         why = f"serves {len(endpoint.serving)} calls of {endpoint.peer.name!r} at once, of {most} "
         why += (
@@ -105,12 +105,12 @@ class Waiting:
         if request.via.anteroom is not None:
             request.via.anteroom.given_up(*sizes)
 
-    # At the worker that asks.
+    # At the caller.
 
     def ask(self, endpoint: Endpoint, sizes: tuple[int, int], deadline: float) -> None:
-        """Wait until the other side has room for a request of a header and a body of these sizes.
+        """Wait until the callee has room for a request with a header and a body of these sizes.
 
-        Raises Refused if there was none in time, else as a call does.
+        Raise Refused if there is none in time, and else what a call raises.
         """
         try:
             self._worker.outgoing.service_on(endpoint, _ANNOUNCED, sizes, deadline).wait()
@@ -121,7 +121,7 @@ class Waiting:
             raise
 
     def give_back(self, endpoint: Endpoint, sizes: tuple[int, int]) -> None:
-        """Note that the request is not sent after all; any of the same size may use its room."""
+        """Tell the callee that a request is not sent; those of equal sizes are interchangeable."""
         if not endpoint.closed:
             self._worker.outgoing.notify_on(endpoint, _GIVEN_UP, sizes)
 
@@ -134,7 +134,7 @@ def _sizes(header: Any) -> tuple[int, int]:
 
 
 def run_and_release(task: Task | None, release: Callable[[], object]) -> None:
-    """Serve a request, and give back the room that it took."""
+    """Serve a request, and release the room that it took."""
     try:
         if task is not None:
             task()

@@ -1,11 +1,11 @@
 """Messages of another protocol over the same connections.
 
-A service is a name and a handler. A message has a small header (anything that msgpack holds) and
-raw arrays; it costs what a call costs, without a function and its arguments. An inline handler
-runs on the thread that reads and must not wait for anything; any other gets a thread like a call's.
-The answer is given by `request.reply(...)`, on return or later, from any thread. What a handler
-raises is the answer, too; for a notice it is logged, unless an inline handler says that no worker
-sends such a one (ProtocolViolation, or msgspec's ValidationError): that ends the connection.
+A service is a name and a handler. A message has a small header (anything that msgpack can encode)
+and raw arrays; it costs as much as a call without a function and arguments. An inline handler runs
+on the reading thread and must not wait; any other gets a thread as a call does. The answer is given
+by `request.reply(...)`, on return or later, from any thread. An exception of the handler is sent as
+the answer; for a notice it is logged, unless an inline handler reports that no worker sends such a
+message (ProtocolViolation, or msgspec's ValidationError): that ends the connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,9 +82,9 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class ServiceRequest(msgspec.Struct, eq=False):
-    """One message that came, `via` a path from `frm`. Replying to a notice does nothing.
+    """One message that came from `frm` on the path `via`. Replying to a notice does nothing.
 
-    `number` is the sender's for this message; None for a notice, or once it is answered.
+    `number` is the sender's number of this message; None for a notice, or once answered.
     """
 
     _worker: "Worker"
@@ -108,7 +108,7 @@ class ServiceRequest(msgspec.Struct, eq=False):
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(self.via, error)
         except BaseException:
-            # Too large, most likely: the sender still waits, and can be told of this.
+            # Most likely the answer is too large: the sender still waits, and can be told.
             self.number = number
             raise
         raise_put_off()

@@ -1,11 +1,11 @@
 """How `concurrent.futures.wait` and `as_completed` wait for a future of ours.
 
-They lock all futures at once, look which are done, and hang a waiter on each of the others; what
-they use for it are a future's `_condition`, `_state` and `_waiters`. A future of ours has none of
-its own, since a call is made for each message: these stand in for them.
+They lock all futures at once, check which are done, and add a waiter to each of the others, by a
+future's `_condition`, `_state` and `_waiters`. Futures of ours do not keep these, since a call is
+made for each message: the classes here stand in for them.
 
-Invariant: while the condition is held no future is settled; whose answer has to be read is told
-when it no longer is, since that takes locks of the driver's.
+Invariant: while the condition is held no future is settled. Answers that must be read for a waiter
+are read after it is released, since that takes locks of the driver's.
 """
 
 import threading
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Condition:
-    """The lock of all futures, held as the standard library holds that of each."""
+    """The lock of all futures, in place of the standard library's one for each."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
@@ -31,7 +31,7 @@ class Condition:
         self.release()
 
     def acquire(self) -> None:
-        """Let no future be settled."""
+        """Keep all futures from being settled."""
         self._lock.acquire()
         self._depth += 1
 
@@ -43,7 +43,7 @@ class Condition:
             owed, self._owed = self._owed, owed
         self._lock.release()
         for future in owed:
-            # Asked, it is read for: nobody sleeps on it in a way that the driver knows.
+            # `done` has the answer read: the driver does not know that a thread waits for it.
             future.done()
 
     def owe(self, future: "Future[Any]") -> None:
@@ -52,17 +52,17 @@ class Condition:
 
 
 class Waiters:
-    """The waiters of one future: its callbacks that are such."""
+    """The waiters of one future, which are kept among its callbacks."""
 
     def __init__(self, future: "Future[Any]") -> None:
         self._future = future
 
     def append(self, waiter: Any) -> None:
-        """Tell the waiter when the future is settled; not if it is, which the waiter knows."""
+        """Tell the waiter when the future is settled; if it is now, the waiter knows that."""
         self._future._add_waiter(partial(tell, waiter))
 
     def remove(self, waiter: Any) -> None:
-        """Tell it no more."""
+        """Tell the waiter no more."""
         for callback in list(self._future._callbacks or ()):
             told = getattr(callback, "_call", None)
             if isinstance(told, partial) and told.func is tell and told.args[0] is waiter:
@@ -70,7 +70,7 @@ class Waiters:
 
 
 def tell(waiter: Any, future: "Future[Any]") -> None:
-    """Let a waiter know how a future ended."""
+    """Tell a waiter how a future ended."""
     if future._error is None:
         waiter.add_result(future)
     else:

@@ -1,4 +1,4 @@
-"""A failure that nobody has asked for yet: it is logged if its call goes before anybody does."""
+"""A failure that no code has asked for yet; logged if its call is dropped before any does."""
 
 import logging
 
@@ -8,17 +8,17 @@ _log = logging.getLogger("telegrad.rpc")
 
 
 class Unheard:
-    """Kept by a failed call alone, and so dropped with it."""
+    """Kept only by its failed call, and so dropped with it."""
 
     __slots__ = ("_error", "_said")
 
     def __init__(self, said: str, error: BaseException) -> None:
         self._said = said
-        # Its own worker's end is no failure of a call that the program left open.
+        # Shutting down the caller's own worker is no failure of a call that was left open.
         self._error = None if isinstance(error, NotInitialized) else error
 
     def hear(self) -> None:
-        """Note that somebody knows."""
+        """Note that the program has asked for the failure."""
         self._error = None
 
     def __del__(self) -> None:
