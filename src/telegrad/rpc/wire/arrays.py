@@ -1,9 +1,9 @@
-"""How an array of numbers travels: as dtype code, shape and raw bytes.
+"""How an array of numbers is sent: as a dtype code, a shape and raw bytes.
 
-The bytes of a small array stand in its descriptor, so a frame of small arrays is a header and
-nothing else; those of a large one are a buffer of the frame, not copied. Pickling an array costs
-20 µs, this 1 µs. Knows NumPy arrays only. Invariant: the shape and dtype of a descriptor account
-for exactly the bytes that came, or nothing is built.
+A small array's bytes are in its descriptor, so a frame of small arrays is just a header; a large
+array's bytes are a buffer of the frame, not copied. Pickling an array costs 20 µs, this 1 µs.
+Knows NumPy arrays only. Invariant: the shape and dtype of a descriptor account for exactly the
+bytes that came, or nothing is built.
 """
 
 import re
@@ -18,10 +18,10 @@ from telegrad.rpc.wire.frames import Buffer
 
 
 class Descriptor(msgspec.Struct, array_like=True, gc=False):
-    """An array as it came: the code of its dtype, or ``dtype.str`` of one that has none.
+    """An array as received: the code of its dtype, or ``dtype.str`` if it has none.
 
-    No `data` where the bytes are the frame's next buffer; what there is is memory of its own, to
-    which it may be written.
+    `data` is None if the bytes are the frame's next buffer; otherwise it owns its memory, and may
+    be written to.
     """
 
     code: int | str
@@ -35,21 +35,21 @@ _NAMES: Final = (
 )
 # None is 0: a dtype without a code goes by its name.
 CODES: Final = {np.dtype(name): code for code, name in enumerate(_NAMES, 1)}
-"""What stands for the usual dtypes."""
-# The names, as NumPy writes them, of dtypes that raw bytes describe in full; arrays of others, such
-# as structures and Python objects, are pickled. NumPy reads other spellings, too, and crashes on
-# some: M8[s/0]. None has items of no size: the bytes would not bound their number.
+"""The codes of the usual dtypes."""
+# The names, as NumPy writes them, of dtypes that raw bytes describe in full; others, such as
+# structures and Python objects, are pickled. Other spellings are refused: NumPy reads them, but
+# crashes on some (M8[s/0]). No dtype here has items of size 0: bytes can't bound their number.
 _NAME: Final = re.compile(
     r"[<>|][biufcSU][1-9][0-9]{0,9}"
     r"|[<>][mM]8(\[([1-9][0-9]{0,9})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
-# Bytes: of one array in a descriptor, and of all such arrays of a header, which has a limit.
+# The most bytes of one array in a descriptor, and of all of them in a header, which is limited.
 _INLINE_BELOW: Final = 16 << 10
 _MOST_INLINE: Final = 64 << 10
 
 
 class _Dtypes(dict[int | str, "np.dtype[Any]"]):
-    """The dtypes by their codes; those that go by their names are not kept."""
+    """The dtypes by their codes; those sent by name are not kept."""
 
     def __missing__(self, name: int | str) -> "np.dtype[Any]":
         if isinstance(name, str) and _NAME.fullmatch(name):
@@ -61,7 +61,7 @@ _DTYPES: Final = _Dtypes({code: dtype for dtype, code in CODES.items()})
 
 
 def is_raw(array: "np.ndarray[Any, Any]") -> bool:
-    """Say whether raw bytes are all there is to this array."""
+    """Say whether raw bytes describe this array in full."""
     dtype = array.dtype
     return dtype in CODES or _NAME.fullmatch(dtype.str) is not None
 
@@ -69,11 +69,11 @@ def is_raw(array: "np.ndarray[Any, Any]") -> bool:
 def describe_all(
     content: Sequence["np.ndarray[Any, Any]"], buffers: list[Buffer]
 ) -> list[tuple[Any, ...]]:
-    """Return what is sent of all arrays of a message, which are raw; see `Descriptor`.
+    """Return the descriptors of all arrays of a message, which are raw; see `Descriptor`.
 
-    The bytes of small ones stand there, those of others are appended to `buffers`.
+    The bytes of small arrays are in the descriptors, those of others are appended to `buffers`.
     """
-    # Each may have its part of what the header has room for.
+    # Each array gets an equal share of the header's room.
     inline = min(_INLINE_BELOW, _MOST_INLINE // (len(content) or 1))
     descriptors = []
     for array in content:
@@ -93,7 +93,7 @@ def build_all(
     first: int,
     most_dimensions: int,
 ) -> tuple[list["np.ndarray[Any, Any]"], int]:
-    """Return the arrays, and the place of the first buffer from `first` on that none took."""
+    """Return the arrays, and the index of the first buffer from `first` on that is unused."""
     content = []
     for each in descriptors:
         data: Buffer | None = each.data
@@ -101,7 +101,7 @@ def build_all(
             if data is None:
                 data = buffers[first]
                 first += 1
-            # NumPy refuses a shape that needs more than the buffer has; it may also need less.
+            # NumPy refuses a shape that needs more than the buffer has, but not one needing less.
             array: np.ndarray[Any, Any] = np.ndarray(each.shape, _DTYPES[each.code], data)
             if array.nbytes == len(data) and array.ndim <= most_dimensions:
                 content.append(array)

@@ -1,10 +1,10 @@
-"""What a function that goes by value consists of, where that can be compared by identity.
+"""The parts of a function that is sent by value, where they can be compared by identity.
 
 Pickling such a function costs more than the call, so its bytes are kept. They may be used again
-only if they would come out the same: the function's code, defaults, captured variables and the
-globals that its code names must all be what they were, and none of them may change inside. So each
-must be a number, text, a module, or a function or class that is importable or again such a
-function. Whatever holds anything else (a list, an object, an array) is pickled each time.
+only if pickling would give the same bytes: the function's code, defaults, captured variables and
+the globals that its code names must all be unchanged, inside and out. So each must be a number,
+text, a module, or a function or class that is importable or again such a function. A function that
+holds anything else (a list, an object, an array) is pickled each time.
 
 Invariant: two equal captures of a function mean equal bytes; in doubt there is no capture.
 """
@@ -17,10 +17,10 @@ from typing import Any, Final
 from telegrad.rpc.wire.function_names import importable_name
 
 Capture = list[Any]
-"""Everything in a fixed order; functions by weak references, which keep nobody alive."""
+"""The parts in a fixed order; functions by weak references, to keep none alive."""
 
 _CONSTANT: Final = frozenset((type(None), bool, int, float, complex, str, bytes))
-# Not so for floats: 0.0 equals -0.0.
+# Floats are not among them: 0.0 equals -0.0.
 _EQUAL_MEANS_SAME: Final = frozenset((int, str, bytes))
 _MOST_PARTS: Final = 200
 _names_of: "weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, tuple[str, ...]]]" = (
@@ -29,11 +29,11 @@ _names_of: "weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, tuple[str, .
 
 
 class _Changeable(Exception):
-    """Something was met that may change unseen."""
+    """A part was found that may change unseen."""
 
 
 def capture(function: Any) -> Capture | None:
-    """Return what the function consists of, None if some of it may change unseen."""
+    """Return the function's parts, or None if one of them may change unseen."""
     if type(function) is not FunctionType:
         return None
     parts: Capture = []
@@ -45,7 +45,7 @@ def capture(function: Any) -> Capture | None:
 
 
 def is_same(before: Capture, now: Capture) -> bool:
-    """Say whether two captures are of the same parts."""
+    """Say whether two captures have the same parts."""
     if len(before) != len(now):
         return False
     for old, new in zip(before, now):
@@ -97,7 +97,7 @@ def _add(value: Any, parts: Capture, seen: set[int]) -> None:
         for item in value:
             _add(item, parts, seen)
     elif type_ is ModuleType and sys.modules.get(value.__name__) is value:
-        # Which of its submodules are loaded shows in the bytes, too.
+        # Its pickle depends on which of its submodules are loaded, too.
         parts += (value, len(sys.modules))
     elif isinstance(value, type) or callable(value):
         if importable_name(value) is not None:
@@ -109,7 +109,7 @@ def _add(value: Any, parts: Capture, seen: set[int]) -> None:
     else:
         raise _Changeable
     if len(parts) > _MOST_PARTS:
-        # Comparing this would cost as much as pickling.
+        # Comparing so many parts would cost as much as pickling.
         raise _Changeable
 
 

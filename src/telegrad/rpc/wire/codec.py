@@ -2,12 +2,12 @@
 
 Three forms, the cheapest that fits:
 
-- FLAT: every argument is an atom, a list of atoms or has a slot; no pickling at all (FLAT_TUPLE: a
-  result that is a tuple of such);
+- FLAT: every argument is an atom, a list of atoms or has a slot; no pickling at all (FLAT_TUPLE:
+  a result that is a tuple of such items);
 - PICKLE: anything else, pickled with holes;
 - PLAIN: in strict mode, nested containers without pickle.
 
-Encoding has two steps, and decoding too, so that an interceptor can look at the slots and replace
+Encoding and decoding have two steps each, so that an interceptor can look at the slots and replace
 them in between: `pack_call`/`pack_result`, then `seal`; `unseal`, then `open_call`/`open_result`.
 """
 
@@ -29,12 +29,12 @@ from telegrad.rpc.wire.slots import Entry, build_slots, describe_slots, has_slot
 
 _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
-# Longer text and bytes are pickled, so that they travel as a buffer and not in the header.
+# Longer text and bytes are pickled, so that they are sent in a buffer and not in the header.
 _LARGEST_FLAT_BYTES: Final = 4096
-# More are pickled: the header, whose size is bounded, stays small.
+# More items are pickled: the header, whose size is bounded, stays small.
 _MOST_FLAT_ITEMS: Final = 256
 _ARRAY: Final = np.ndarray
-# Types whose values have a slot wherever they are; filled as they are met.
+# Types whose values always have a slot; filled as they are met.
 _slotted: set[type] = {_ARRAY}
 _are_slotted: Final = _slotted.issuperset
 
@@ -42,7 +42,7 @@ _are_slotted: Final = _slotted.issuperset
 class Parcel(msgspec.Struct, gc=False):
     """A value taken apart, before it is sealed. An interceptor may replace items of `slots`.
 
-    `rest` is (form, items, where, names) of a `Sealed`, as far as they are not what is usual.
+    `rest` is (form, items, where, names) of a `Sealed`, without trailing defaults.
     """
 
     function: str | bytes | None
@@ -53,10 +53,10 @@ class Parcel(msgspec.Struct, gc=False):
 
 
 class Sealed(msgspec.Struct, array_like=True, gc=False):
-    """The header of a call or of a result; what most have comes first, and they end there.
+    """The header of a call or of a result; the fields that most need come first, and it ends there.
 
-    `function` is a name, or a digest and perhaps the code, or None. Without `entries` the slots are
-    arrays; without `items` all that there is has a slot, else `where` says which items have one.
+    `function` is a name, or a digest and perhaps the code, or None. Without `entries` all slots are
+    arrays; without `items` every item has a slot, else `where` says which items have one.
     """
 
     function: str | tuple[bytes, bytes | None] | None
@@ -81,7 +81,7 @@ def _flat(
     names: dict[str, Any] | None = None,
     code: bytes | None = None,
 ) -> Parcel | None:
-    """Return a parcel of the items, with None where some have a slot; None if they are not flat."""
+    """Return a parcel of the items, with None in place of slots; None if they are not flat."""
     if len(items) > _MOST_FLAT_ITEMS:
         return None
     slots = list(items)
@@ -114,7 +114,7 @@ def _flat(
         if type(item) is _ARRAY and item.dtype not in CODES and not arrays.is_raw(item):
             return None
     if len(slots) > 1 and len(set(map(id, slots))) < len(slots):
-        # One is here twice and must arrive as one object: pickle does that.
+        # A value is here twice and must arrive as one object, as a pickle ensures.
         return None
     return Parcel(function, slots, rest, None, code)
 
@@ -122,7 +122,7 @@ def _flat(
 class Codec:
     """Encodes and decodes for one worker. `strict`: no pickle, exposed functions only.
 
-    `script` names what of the script goes by name, since all workers of the cluster run it.
+    `script` has the script's names that all workers of the cluster know, since they run it, too.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
@@ -155,7 +155,7 @@ class Codec:
     def _reference_by_value(self, function: Any) -> tuple[str | bytes | None, bytes | None]:
         """Return the reference and the code of a function that can't be imported by name.
 
-        No reference if it holds slots: then it travels with its arguments.
+        No reference if it holds slots: then it is sent with its arguments.
         """
         if self.strict:
             raise Refused(
@@ -212,7 +212,7 @@ class Codec:
         function: Any = parcel.function
         if type(function) is bytes:
             function = (function, parcel.code)
-        # As a `Sealed` would be, which would have to be made.
+        # Encoded as a `Sealed` would be, without making one.
         head: tuple[Any, ...] = (function, extra)
         if not parcel.slots:
             head += ((), None, None)
@@ -225,7 +225,7 @@ class Codec:
         try:
             return _encode(head + rest), buffers
         except (OverflowError, UnicodeEncodeError):
-            # An integer beyond 64 bits or a lone surrogate: rare, so found out by trying.
+            # An integer beyond 64 bits or a lone surrogate: rare, so detected by trying.
             if rest and rest[0] in (_FLAT, _FLAT_TUPLE):
                 nested = self._nested(parcel)
                 rest = nested.rest
@@ -239,7 +239,7 @@ class Codec:
             ) from error
 
     def _nested(self, parcel: Parcel) -> Parcel:
-        """Return what a flat parcel has in a form that takes more, with the same slots."""
+        """Return a flat parcel's value in a nested form, with the same slots."""
         form, items, where, names = parcel.rest
         for index, value in zip(where, parcel.slots, strict=True):
             items[index] = value
@@ -254,7 +254,7 @@ class Codec:
         limits: Limits,
         accept: Callable[[list[list[Any]]], list[Any]] | None = None,
     ) -> tuple[Sealed, list[Any]]:
-        """Return the header and the slots' values; nothing was unpickled yet."""
+        """Return the header and the slots' values, without unpickling anything yet."""
         if self.strict:
             check_header(header)
         try:
@@ -275,9 +275,9 @@ class Codec:
         if len(buffers) != first and (sealed.entries is None or len(buffers) < first):
             raise ProtocolViolation(f"expected {first} buffers in the frame, got {len(buffers)}")
         if sealed.entries is not None:
-            # References all at once, so that they are counted in few messages; and before values of
-            # kinds are made, which may fail: the sender would wait for ever to hear of those that
-            # were not accepted.
+            # Accept all references at once, so that they are counted in few messages; and before
+            # building values of kinds, which may fail: the sender would wait for ever to hear about
+            # references that were not accepted.
             references = accept(sealed.references) if sealed.references and accept else ()
             raw, imports = buffers[first:], not self.strict
             content = build_slots(sealed.entries, content, references, raw, imports)
@@ -340,7 +340,7 @@ class Codec:
 
 
 def refuse_by_place(parcel: Parcel) -> None:
-    """Raise with the place of the argument that can't be sent, where it is one of a flat parcel."""
+    """Raise an error that names the place of a flat parcel's value that can't be sent."""
     name = "result" if parcel.function is None else "args"
     sealed = Sealed(None, None, [], None, None, *parcel.rest)
     places = sealed.where if parcel.rest else range(len(parcel.slots))
@@ -381,7 +381,7 @@ def _are_flat(values: Collection[Any]) -> bool:
 
 
 def _are_flat_lists(lists: list[list[Any]], others: int) -> bool:
-    """Say whether all of them are of atoms, few with the `others`, and each is here once."""
+    """Say whether all hold just atoms, few with the `others`, and no list is here twice."""
     if len(lists) > 1 and len({id(each) for each in lists}) < len(lists):
         return False
     return others + sum(map(len, lists)) <= _MOST_FLAT_ITEMS and all(map(_are_flat, lists))

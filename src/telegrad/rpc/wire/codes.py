@@ -1,9 +1,9 @@
-"""Which functions by value two workers know of each other, bounded on both sides.
+"""The functions by value that two workers know of each other, bounded on both sides.
 
 The sender remembers, by digest, what it sent and whether the receiver has it; the receiver keeps
 the functions. A program may send ever new functions (a lambda that captures a counter), so both
-forget the oldest. The receiver keeps more than the sender, who also counts what is still under way
-or was lost; so what the sender names is there.
+forget the oldest. The receiver keeps more than the sender, whose count includes functions still on
+their way or lost; so a function that the sender names by digest is there.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ RECEIVED_CODES: Final = 1024
 
 
 class CodeCache:
-    """The last so many digests, and what they stand for. Safe for several threads."""
+    """The latest digests and their values, up to a bound. Safe for several threads."""
 
     __slots__ = ("_entries", "_most")
 
@@ -25,7 +25,7 @@ class CodeCache:
         return len(self._entries)
 
     def get(self, digest: Any) -> Any:
-        """Return what the digest stands for, or None."""
+        """Return the digest's value, or None."""
         return self._entries.get(digest)
 
     def put(self, digest: bytes, value: Any) -> None:
@@ -38,6 +38,6 @@ class CodeCache:
                 self._entries.pop(oldest, None)
 
     def replace(self, digest: bytes, value: Any) -> None:
-        """Let a digest stand for something else, unless it was forgotten; it gets no newer."""
+        """Change a digest's value, unless it was forgotten; its age stays."""
         if digest in self._entries:
             self._entries[digest] = value

@@ -1,8 +1,8 @@
 """A remote exception as bytes, and back: its own type, message, traceback and worker.
 
 An exception that can't be pickled, or whose type is unknown here, becomes a RemoteFailure that
-says what it was; so does one that would end this program (SystemExit, KeyboardInterrupt), which it
-was not raised for. Strict workers rebuild only Python's own exceptions and telegrad's.
+says what it was; so does one that would end this program (SystemExit, KeyboardInterrupt), for which
+it was not raised. Strict workers rebuild only Python's own exceptions and telegrad's.
 """
 
 import builtins
@@ -16,17 +16,17 @@ from telegrad.errors import PeerError, ProtocolViolation
 from telegrad.rpc.wire import pickler
 from telegrad.rpc.wire.script import NO_NAMES, Names
 
-# A failure is a header, which has a bound, and it must get through.
+# A failure is sent in a header, whose size is bounded, and it must get through.
 _MOST_PICKLED: Final = 8 << 20
 _LONGEST_TEXT: Final = 1 << 20
 
 
 class RemoteFailure(PeerError, RuntimeError):
-    """An exception of another worker whose own type can't be had here."""
+    """An exception of another worker whose own type is not available here."""
 
 
 def as_exception(error: BaseException) -> Exception:
-    """Return the error of a function that was run for others, where it is not to end a program."""
+    """Return the error of a function run for a peer, as one that can't end the program."""
     if isinstance(error, Exception):
         return error
     made = RemoteFailure(f"{type(error).__qualname__}: {_text(error)}")
@@ -57,36 +57,36 @@ def dump_failure(
     if not strict and isinstance(error, Exception):
         try:
             stream, slots = pickler.dumps(error, "the exception", script)
-            # An exception whose arguments don't fit its own constructor pickles but never loads.
+            # An exception whose arguments don't fit its constructor can be pickled but not loaded.
             if slots or len(stream) > _MOST_PICKLED or type(pickle.loads(stream)) is not type_:
                 stream = None
         except BaseException:
-            # Also what would end a program, as in a function that is served: it is answered.
+            # Even SystemExit and the like, as in a served function: the call must be answered.
             stream = None
     message = _fit(_text(error))
     trace, notes = _told(error)
-    # A class may say anything there; a peer takes text alone.
+    # A class may have any object there; a peer accepts only text.
     module, name = _fit(str(type_.__module__)), _fit(type_.__qualname__)
     return _encode(_Failure(module, name, message, worker, trace, stream, notes))
 
 
 def _told(error: BaseException) -> tuple[str, str]:
-    """Return the traceback, and the exception's own notes, which may be of workers further on.
+    """Return the traceback, and the exception's own notes, perhaps of workers further on.
 
-    They travel in its pickle. Were they in the traceback, too, which becomes the next note, they
-    would double with each call that the failure comes back through.
+    A pickle keeps the notes. If the traceback, which becomes the next note, had them too, they
+    would double with each call that the failure passes on its way back.
     """
     try:
         told = tracebacks.told(error)
         notes, told.__notes__ = getattr(error, "__notes__", None) or (), None
         return _fit("".join(told.format())), _fit("\n".join(map(str, notes)))
     except BaseException as broken:
-        # Told all the same: somebody waits for the answer.
+        # Answer all the same: the caller waits.
         return f"<it can't be had: {type(broken).__qualname__}>\n", ""
 
 
 def _fit(text: str) -> str:
-    """Return the text as it can be sent: not too long, and without lone surrogates."""
+    """Return the text in a form that can be sent: bounded, and without lone surrogates."""
     if len(text) > _LONGEST_TEXT:
         half = _LONGEST_TEXT // 2
         text = f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"
@@ -110,7 +110,7 @@ def load_failure(header: bytes | bytearray, *, strict: bool) -> BaseException:
     told = f"{tracebacks.REMOTE}{failure.worker!r}; the traceback there:\n{trace}"
     error = _rebuild(failure, strict)
     try:
-        # What could not be rebuilt from its pickle has lost its notes.
+        # An exception that was not rebuilt from its pickle has lost its notes.
         error.add_note(told if getattr(error, "__notes__", None) else told + failure.notes)
     except Exception:
         error = _stand_in(failure)
@@ -127,7 +127,7 @@ def _rebuild(failure: _Failure, strict: bool) -> BaseException:
         except Exception:
             pass
     if (failure.module, failure.name) == (__name__, RemoteFailure.__name__):
-        # It says already what it was.
+        # Its message says already what it was.
         return RemoteFailure(failure.message)
     found: Any = None
     if failure.module == "builtins":

@@ -2,12 +2,12 @@
 
     prefix   kind u8 | flags u8 | buffers u16 | header bytes u32
              body bytes u64 | id u64 | parent u64
-    header   msgpack; what it means depends on the kind
+    header   msgpack; its meaning depends on the kind
     body     a table with one entry a buffer, then the buffers, each at a multiple of 16 bytes
 
 An entry of the table is the buffer's size. With the flag PLACED it is (size, segment, fresh): a
 segment of 0 means that the buffer is in the body, any other number that it lies in shared memory;
-`fresh` is the size of a segment whose descriptor came along with this frame, else 0.
+`fresh` is the size of a segment whose descriptor was sent with this frame, else 0.
 
 A frame knows nothing of calls or values. Invariant: every size is compared with the connection's
 limits before anything of that size is allocated.
@@ -41,16 +41,16 @@ ANSWERS: Final = (ANSWER, FAILURE)
 # Flags.
 PLACED: Final = 1  # some buffers lie in shared memory
 WAITING: Final = 2  # a thread of the caller waits for the answer and can run nested calls
-CARRIES: Final = 4  # references are in the answer: it is opened though its call was given up
+CARRIES: Final = 4  # the answer holds references: it is opened even if its call was given up
 CREATES: Final = 8  # the call's result stays there, as the reference numbered `parent`
-UNOPENED: Final = 16  # with FAILURE: nothing of the request was looked at
+UNOPENED: Final = 16  # with FAILURE: the request was refused without unpacking it
 GRANTED: Final = 32  # the request was announced, and there is room for it
 
 PREFIX: Final = struct.Struct("<BBHIQQQ")
 PLACED_ENTRY: Final = 24
 """The bytes of an entry of the table with the flag PLACED."""
 _ALIGN: Final = 16
-# The limit is for the buffers; each has an entry and padding besides.
+# The limit counts the buffers alone; each has an entry and padding besides.
 _MOST_BESIDE: Final = PLACED_ENTRY + _ALIGN
 _PADS: Final = tuple(b"\0" * n for n in range(_ALIGN))
 _SIZES: Final = tuple(struct.Struct(f"<{n}Q") for n in range(17))
@@ -59,11 +59,11 @@ _MOST_BUFFERS: Final = (1 << 16) - 1
 
 
 class Frame(msgspec.Struct, gc=False):
-    """One message, as it goes or as it came: then `buffers` are views of memory of its own.
+    """One message to send, or as received: then `buffers` are views of memory of their own.
 
-    Between reading and fetching, those in shared memory are Placements. `cost`: how many bytes of
-    the worker's budget it takes until it was served. `waits`: how many it is to take before it is,
-    and how many it takes of the anteroom meanwhile. `forks`: the references in an answer.
+    Between reading and mapping, buffers in shared memory are Placements. `cost`: how many bytes of
+    the worker's budget it takes until it is served. `waits`: how many bytes it needs of the budget
+    before that, and how many it takes of the anteroom meanwhile. `forks`: an answer's references.
     """
 
     kind: int
@@ -141,7 +141,7 @@ def body_bytes(buffers: Sequence[Buffer]) -> int:
 
 
 def check_prefix(fields: tuple[int, int, int, int, int, int, int], limits: Limits) -> None:
-    """Raise ProtocolViolation for the fields of a prefix that no peer of ours sends."""
+    """Raise ProtocolViolation for the fields of a prefix that no worker sends."""
     kind, _, count, header, body, _, _ = fields
     if kind not in KINDS:
         raise ProtocolViolation(f"expected a frame of kind 1 to {HELLO}, got kind {kind}")
@@ -158,7 +158,7 @@ def check_prefix(fields: tuple[int, int, int, int, int, int, int], limits: Limit
 
 
 def split_body(body: memoryview, count: int, flags: int) -> list[memoryview | Placement]:
-    """Return the body's buffers; the sizes in its table are checked against the body."""
+    """Return the body's buffers; check the sizes in its table against the body."""
     width = 3 if flags & PLACED else 1
     if 8 * width * count > len(body):
         raise ProtocolViolation(f"a table of {count} buffers exceeds the body's {len(body)} bytes")
@@ -191,7 +191,7 @@ def split_body(body: memoryview, count: int, flags: int) -> list[memoryview | Pl
 
 
 def split_table(table: bytes | bytearray, count: int) -> list[Placement]:
-    """Return what the table of a frame with the flag PLACED says of shared memory."""
+    """Return the Placements in the table of a frame with the flag PLACED."""
     if count * PLACED_ENTRY > len(table):
         raise ProtocolViolation(f"a table of {count} buffers exceeds the {len(table)} bytes")
     entries = _sizes(3 * count).unpack_from(table)

@@ -1,7 +1,7 @@
-"""Names of functions: "module:qualified.name" for what importing gives, and back.
+"""Names of functions: "module:qualified.name" for importable functions, and back.
 
-Looking a name up costs as much as sending it, so places are remembered; but a module may be
-replaced and a name bound anew, so a place is asked what it holds before it is believed.
+Looking up a name costs as much as sending it, so places are remembered; but a module may be
+replaced and a name bound anew, so each use of a place checks what is there now.
 Invariant: a name is given only to the very object that importing it would give.
 """
 
@@ -17,7 +17,7 @@ from telegrad.errors import UsageError
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a function at the top of a module was found; asked again before it is believed."""
+    """Where a function at the top of a module was found; checked again at each use."""
 
     name: str
     module_name: str
@@ -26,7 +26,7 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
     attribute: str
 
 
-# Names that were looked up before, by function and by name.
+# The most names that are remembered, by function and by name each.
 _MOST_PLACES: Final = 4096
 _places: dict[Any, _Place] = {}
 _places_by_name: dict[str, _Place] = {}
@@ -35,7 +35,7 @@ _listed_by_value: Final = cloudpickle.list_registry_pickle_by_value
 
 
 def goes_by_value_on_request() -> bool:
-    """Say whether the user has named modules whose functions are to go by value."""
+    """Say whether the user has named modules whose functions must be sent by value."""
     return bool(_listed_by_value())
 
 
@@ -67,7 +67,7 @@ def importable_name(function: Any) -> str | None:
 
 
 def _remember(places: dict[Any, _Place], key: Any, name: str) -> None:
-    """Enter a name, if it is that of something at the top of a module."""
+    """Remember a name, if it is of an object at the top of a module."""
     module_name, _, attribute = name.partition(":")
     module = sys.modules[module_name]
     namespace = getattr(module, "__dict__", None)
@@ -87,7 +87,7 @@ def resolve_name(name: str) -> Any:
     module_name, _, qualname = name.partition(":")
     found: Any = sys.modules.get(module_name)
     try:
-        # It may be there half imported, by the thread of another call: importing waits for that.
+        # Another call's thread may be importing it: `import_module` waits for that.
         spec = getattr(found, "__spec__", None)
         if found is None or getattr(spec, "_initializing", False):
             found = importlib.import_module(module_name)

@@ -1,10 +1,10 @@
-"""How a function travels to another worker.
+"""How a function is sent to another worker.
 
-A function that can be imported goes by its name (function_names.py), and so does one of the script
-where every worker runs it (script.py). Any other (a lambda, a closure, a notebook's, one of
-`__main__` elsewhere) goes by value: its code once a peer, its digest afterwards. A function that
-captured an array, a tensor or a reference has no lasting digest: it travels with the arguments of
-each call, so that what it captured is seen each time.
+A function that can be imported is sent by name (function_names.py), and so is one of the script if
+every worker runs that script (script.py). Any other (a lambda, a closure, a notebook's, one of
+another `__main__`) is sent by value: its code once to each peer, its digest afterwards. A function
+that captured an array, a tensor or a reference has no lasting digest: it is sent with the arguments
+of each call, in which the interceptor sees the captured values.
 
 Invariant: a digest stands for the bytes that were hashed; a function whose captured values changed
 has other bytes, hence another digest.
@@ -27,16 +27,16 @@ _DIGEST_BYTES: Final = 16
 _exposed: dict[str, Callable[..., Any]] = {}
 
 
-# The bytes of functions that went by value before, with what they were made of.
+# The bytes of functions sent by value before, with the parts that they were made of.
 _codes: "weakref.WeakKeyDictionary[Any, tuple[Capture, tuple[bytes, bytes]]]" = (
     weakref.WeakKeyDictionary()
 )
 
 
 def code_of(function: Any, script: Names = NO_NAMES) -> tuple[bytes, bytes] | None:
-    """Return (digest, code) of a function that goes by value, or None if it holds slots.
+    """Return (digest, code) of a function that is sent by value, or None if it holds slots.
 
-    `script` names what of the script it may mean by name.
+    `script` has the script's names that it may refer to.
     """
     if not callable(function):
         raise UsageError(
@@ -73,13 +73,13 @@ def expose(function: _F) -> _F:
 
 
 def exposing_modules() -> list[str]:
-    """Return the modules whose functions are exposed so far; other processes may import them."""
+    """Return the modules whose functions are exposed so far, for other processes to import."""
     modules = {function.__module__ for function in _exposed.values()}
     return sorted(modules - {"__main__"})
 
 
 def resolve_exposed(name: str) -> Callable[..., Any]:
-    """Return the exposed function of that name; nothing is imported on a peer's word."""
+    """Return the exposed function of that name; never import a module on a peer's word."""
     try:
         return _exposed[name]
     except KeyError:
@@ -92,9 +92,9 @@ def resolve_exposed(name: str) -> Callable[..., Any]:
 def check_exposed_method(value: Any, name: str) -> None:
     """Raise Refused unless the value's class defines a method of that name that was exposed.
 
-    Any other would do: from `__reduce_ex__` of a number it is five steps to `eval`.
+    Any other is dangerous: from a number's `__reduce_ex__` it is five steps to `eval`.
     """
-    # Static: to look is not to run a property.
+    # A static look-up: a normal one would run properties.
     method = inspect.getattr_static(type(value), name, None)
     place = f"{getattr(method, '__module__', '')}:{getattr(method, '__qualname__', '')}"
     if method is None or _exposed.get(place) is not method:

@@ -1,10 +1,10 @@
-"""What a strict worker asks of a header before it is decoded: that it costs about what it weighs.
+"""A strict worker's check of a header before decoding it: its cost must be in line with its size.
 
-A header is msgpack, decoded at once. A byte of it may become an empty map of 80 bytes, and keys
-that are made to have one hash take the square of their number to tell apart. A worker that takes
-pickles trusts its peers with more than that; a strict one does not.
+A header is msgpack, decoded at once. One byte of it may become an empty map of 80 bytes, and keys
+that were made to share one hash take time in the square of their number to tell apart. A worker
+that takes pickles trusts its peers with more than that; a strict one does not.
 
-Invariant: what passes takes at most ``MOST_DECODED`` bytes, and time in proportion to its size.
+Invariant: a header that passes takes at most ``MOST_DECODED`` bytes, and linear time.
 """
 
 import struct
@@ -14,18 +14,18 @@ from typing import Any, Final
 from telegrad.errors import ProtocolViolation
 
 MOST_DECODED: Final = 256 << 20
-"""Bytes that a decoded header may take."""
-_SMALL: Final = 4096  # Bytes of a header that can do no harm.
+"""The most bytes that a decoded header may take."""
+_SMALL: Final = 4096  # A header of at most so many bytes can do no harm.
 _OF_CONTAINER: Final = 80  # Bytes of an empty list or dict, and of the pointer to it.
-_OF_BYTE: Final = 24  # Bytes that one of the rest may become: a short text has 50 for its three.
+_OF_BYTE: Final = 24  # Bytes that any other byte may become: a short text takes 50 for its three.
 _NO_CONTAINERS: Final = bytes(
     byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF)
 )
-_MOST_ITEMS: Final = 2_000_000  # Looked at one by one, where a large map may be among them.
-_MOST_EQUAL: Final = 64  # Keys with one hash; honest ones have hardly two.
+_MOST_ITEMS: Final = 2_000_000  # Checked one by one, where a large map may be among them.
+_MOST_EQUAL: Final = 64  # Keys that share a hash; honest data has hardly two.
 
-# By the first byte of an item: how many bytes follow; how the count of those is written, and how
-# many there are besides; how the count of a container's entries is written, and items of each.
+# By the first byte of an item: how many bytes follow; how the length is written, and how many more
+# bytes follow besides; how the count of a container's entries is written, and the items of each.
 _FIXED: Final = {
     **dict.fromkeys((0xC0, 0xC2, 0xC3), 0),
     0xCA: 4,
@@ -66,16 +66,16 @@ _CONTAINERS: Final = {
 
 
 def most_decoded(size: int) -> int:
-    """Return how many bytes a header of that size that passes may take once it is decoded."""
+    """Return how many bytes a header of that size may take once decoded, if it passes."""
     return min(MOST_DECODED, size * (_OF_CONTAINER + _OF_BYTE))
 
 
 def check_header(header: bytes | bytearray) -> None:
-    """Raise ProtocolViolation for a header that is dear to decode."""
+    """Raise ProtocolViolation for a header that is expensive to decode."""
     size = len(header)
     if size <= _SMALL:
         return
-    # An upper bound: bytes of texts count as well.
+    # An upper bound: bytes inside texts count as well.
     containers = len(header.translate(None, _NO_CONTAINERS))
     cost = containers * _OF_CONTAINER + size * _OF_BYTE
     if cost > MOST_DECODED:
@@ -91,10 +91,10 @@ def check_header(header: bytes | bytearray) -> None:
 
 
 def _check_maps(data: bytes | bytearray) -> None:
-    """Raise unless the keys of each large map are texts, whose hashes nobody can foresee."""
+    """Raise unless the keys of each large map are texts, whose hashes can't be predicted."""
     at = 0
-    # What is left of each container that is open: items, and whether it is a large map, of which
-    # every second item, an even number of them left, is a key.
+    # The items left in the current container, and whether it is a large map: in that every
+    # second item, with an even number of items left, is a key.
     left, is_map = 1, False
     outer: list[tuple[int, bool]] = []
     for _ in range(_MOST_ITEMS):
@@ -140,7 +140,7 @@ def _is_text(first: int) -> bool:
 
 
 def check_keys(keys: Collection[Any]) -> None:
-    """Raise ProtocolViolation if many of these, the keys of one set or dict, have one hash."""
+    """Raise ProtocolViolation if many keys of one set or dict share a hash."""
     if len(keys) > _MOST_EQUAL and len(keys) - len({hash(key) for key in keys}) > _MOST_EQUAL:
         raise ProtocolViolation(
             f"expected keys with hashes of their own, got {len(keys)} of which many share one"

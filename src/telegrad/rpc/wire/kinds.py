@@ -1,7 +1,7 @@
-"""Which types travel as raw arrays with a little metadata, inside any object.
+"""The types that are sent as raw arrays with a little metadata, inside any object.
 
-A kind is a type that its owner registers: telegrad's Tensor from above, PyTorch's when one is
-first met. NumPy's arrays are built in. The table is the process's, because types are.
+A kind is a type that its owner registers: telegrad's Tensor by the layer above, PyTorch's when one
+is first met. NumPy's arrays are built in. The table is the process's, because types are.
 
 Knows no type but ndarray. Invariant: a tag means the same type on every worker, so registering
 another type under a tag that is taken is refused.
@@ -21,7 +21,7 @@ from telegrad.errors import UsageError
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """How one type travels; subclasses go by the same kind unless they have their own."""
+    """How one type is sent; a subclass without a kind of its own uses the same kind."""
 
     tag: str
     type: type
@@ -31,7 +31,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     @property
     def is_own(self) -> bool:
-        """Whether telegrad makes its values: what that raises is not an error of the user's."""
+        """Whether telegrad builds its values, so that errors there are not the user's."""
         return str(self.from_parts.__module__).startswith("telegrad.")
 
 
@@ -41,16 +41,16 @@ _by_type: dict[type, Kind] = {}
 _by_tag: dict[str, Kind] = {}
 _lazy: dict[str, Callable[[], object]] = {}
 _unmet: list[str] = []
-"""The modules of those that ``load_imported`` has not tried."""
+"""The modules of `_lazy` that ``load_imported`` has not tried."""
 
 
 class _Found(dict[type, Kind | None]):
-    """What was looked up before, including the types that are no kind."""
+    """The types looked up before, including those without a kind."""
 
     def __missing__(self, type_: type) -> Kind | None:
         for base in type_.__mro__:
             _load(base.__module__.partition(".")[0])
-        # Together: a kind that is registered right then forgets what was looked up before.
+        # In one step: registering a kind at this moment must clear this entry, too.
         with _lock:
             kind = next((_by_type[base] for base in type_.__mro__ if base in _by_type), None)
             self[type_] = kind
@@ -59,7 +59,7 @@ class _Found(dict[type, Kind | None]):
 
 _found = _Found()
 find: Callable[[type], Kind | None] = _found.__getitem__
-"""Return how objects of the type travel, or None if they are pickled."""
+"""Return the kind of the type, or None if its objects are pickled."""
 
 
 def register(
@@ -70,9 +70,9 @@ def register(
     tag: str | None = None,
     check: Callable[[Any], object] | None = None,
 ) -> None:
-    """Let objects of the type travel as `to_parts(obj) -> (raw arrays, small metadata)`.
+    """Send objects of the type as `to_parts(obj) -> (raw arrays, small metadata)`.
 
-    The metadata is anything that msgpack holds. `from_parts` gets arrays of its own, writable.
+    The metadata is anything that msgpack can encode. `from_parts` gets writable arrays of its own.
     `check` raises Unserializable for an object of the type that can't be sent all the same.
     """
     tag = tag or f"{type_.__module__}.{type_.__qualname__}"
@@ -89,7 +89,7 @@ def register(
 
 
 def register_lazily(module: str, loader: Callable[[], object]) -> None:
-    """Call `loader`, which registers, when a type of the top-level module is first met."""
+    """Call `loader`, which registers kinds, when a type of the module is first met."""
     with _lock:
         _lazy[module] = loader
         if module not in _unmet:
@@ -98,22 +98,22 @@ def register_lazily(module: str, loader: Callable[[], object]) -> None:
 
 
 def load_imported() -> None:
-    """Load what waits for modules that the program has imported, though no value was met.
+    """Load the kinds of modules that the program has imported, before any value is met.
 
-    One that won't do is told of where a value is met: what is imported under the name may be too
-    old, or stand for a module that is missing.
+    A failure is not reported here but where a value is met: the module imported under that name may
+    be too old, or stand for one that is missing.
     """
     global _unmet
     if sys.modules.keys().isdisjoint(_unmet):
         return
     for module in _unmet:
         found = sys.modules.get(module)
-        # Nobody uses one yet that is being imported, perhaps by a thread that waits for this one.
+        # Skip a module being imported, which is not in use yet: its thread may wait for this one.
         if found is not None and not _is_being_imported(found):
             with suppress(Exception):
                 _load(module)
             with _lock:
-                # Another list: this one is being gone through.
+                # A new list, since the old one is being iterated over.
                 _unmet = [other for other in _unmet if other != module]
 
 
@@ -131,7 +131,7 @@ def check(value: Any) -> None:
 def find_by_tag(tag: str, imports: bool = True) -> Kind | None:
     """Return the kind that a peer named, loading it if its module is known.
 
-    Unless it `imports`, only where the module has been imported already.
+    Unless `imports`, load it only if the module has been imported already.
     """
     kind = _by_tag.get(tag)
     if kind is None:
@@ -144,7 +144,7 @@ def find_by_tag(tag: str, imports: bool = True) -> Kind | None:
 
 def _load(module: str) -> None:
     # A lock of its own, held while it loads: another thread that meets the same type must wait, or
-    # it would take it for one that is no kind.
+    # it would take the type for one without a kind.
     with _loading:
         loader = _lazy.pop(module, None)
         if loader is None:

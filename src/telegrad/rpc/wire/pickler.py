@@ -1,10 +1,10 @@
-"""Pickling with holes: any object travels, and what has a slot is taken out of the stream.
+"""Pickling with holes: sends any object, with the values that have slots taken out of the stream.
 
 A hole is an out-of-band buffer of pickle protocol 5: the stream says "the next one", and the
-values come back from the list of slots. An object met twice has one slot. Functions and classes
-that can't be imported by name go by value (cloudpickle).
+values are filled in from the list of slots. An object met twice has one slot. Functions and classes
+that can't be imported by name are sent by value (cloudpickle).
 
-Only between authenticated workers, and never in strict mode: unpickling runs what it is told.
+Only between authenticated workers, and never in strict mode: unpickling runs what the stream says.
 """
 
 import copyreg
@@ -27,17 +27,17 @@ from telegrad.rpc.wire.script import NO_NAMES, Names, is_named
 from telegrad.rpc.wire.slots import RawBuffer, has_slot
 
 _PROTOCOL: Final = 5
-# Writable: unpickling wraps what fills a read-only hole in a memoryview.
+# Writable: unpickling wraps the value of a read-only hole in a memoryview.
 _HOLE: Final = pickle.PickleBuffer(bytearray())
 _MOST_PATH_STEPS: Final = 64
 # A flag of CPython's types: not made by a class statement.
 _IMMUTABLE: Final = 1 << 8
-# The items of a reduction of cloudpickle's to something that has a name; classes by value have six.
+# The length of cloudpickle's reduction of a named object; that of a class by value has six items.
 _BY_NAME: Final = 2
 
 
 def _filled(value: Any) -> Any:
-    """Stand for a hole in the stream: unpickling passes it what fills the hole."""
+    """Stand for a hole in the stream: unpickling passes it the value of the hole."""
     return value
 
 
@@ -65,7 +65,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO, script: Names) -> None:
         self.slots: list[Any] = []
         self._script = script
-        # Not a method of this object: the cycle would keep all that was pickled until collected.
+        # Not a method of this object: the cycle would keep all pickled objects until collected.
         super().__init__(file, _PROTOCOL, partial(_give_out, self.slots))
 
     def reducer_override(self, obj: Any) -> Any:
@@ -80,23 +80,23 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             reduced = super().reducer_override(obj)
             is_by_value = reduced is not NotImplemented and len(reduced) > _BY_NAME
             if is_by_value and isinstance(obj, type) and obj.__flags__ & _IMMUTABLE:
-                # Native code. By value it would fail over there, with words about an assignment.
+                # Native code. Sent by value it would fail at the receiver, with an obscure error.
                 raise pickle.PicklingError(
                     f"the class {obj.__qualname__} of {obj.__module__} is not written in Python, "
                     "and its module has no such name"
                 )
             return reduced
-        # Here, where an error can still say by which path it came.
+        # Check here, where an error can still name the path to the object.
         kinds.check(obj)
         self.slots.append(obj)
-        # A tuple of its own each time: a shared one would be memoised, and so fill one hole.
+        # A new tuple each time: a shared one would be memoised, and so have only one hole.
         return _filled, (_HOLE,)
 
 
 def dumps(value: Any, name: str, script: Names = NO_NAMES) -> tuple[bytes, list[Any]]:
     """Return the stream and the slots.
 
-    `name` is what error messages call the value; `script` names what of the script is there, too.
+    Errors call the value `name`; `script` has the script's names that the receiver knows, too.
     """
     file = io.BytesIO()
     pickler = _Pickler(file, script)
@@ -173,7 +173,7 @@ def _captured(function: FunctionType) -> dict[str, Any]:
 
 
 def _find_culprit(value: Any, path: str, script: Names) -> tuple[str, Any]:
-    """Descend to the innermost part that can't be pickled; slow, for the error's text."""
+    """Descend to the innermost part that can't be pickled; slow, only for the error's text."""
     seen = {id(value)}
     for _ in range(_MOST_PATH_STEPS):
         for step, child in _children(value):

@@ -1,8 +1,8 @@
 """Containers and numbers without pickle, for strict mode.
 
 Atoms (None, bool, int, float, str, bytes) stand for themselves; everything else is a list whose
-first item says what it is. What the list of tags does not name is refused, by path. Unlike pickle
-it does not keep two references to one list as one list.
+first item is its tag. Types without a tag are refused, and the error names the path. Unlike pickle,
+this sends a list that is referred to twice as two lists.
 
 Invariant: decoding builds nothing but the types in this file and never imports or calls by name.
 """
@@ -15,7 +15,7 @@ from telegrad.rpc.wire.header_check import check_keys
 from telegrad.rpc.wire.slots import has_slot
 
 _LIST, _TUPLE, _DICT, _SET, _FROZENSET, _COMPLEX, _SLOT, _BIG, _SLICE, _ELLIPSIS = range(10)
-# How deep containers may nest: each takes two frames of Python's stack.
+# How deep containers may nest: each level takes two frames of Python's stack.
 _MOST_DEPTH: Final = 200
 _ATOMS: Final = frozenset((type(None), bool, float, str, bytes))
 _SEQUENCES: Final[dict[type, int]] = {list: _LIST, tuple: _TUPLE, set: _SET, frozenset: _FROZENSET}
@@ -28,11 +28,11 @@ _BUILDERS: Final[dict[int, Callable[[Any], Any]]] = {
 
 
 def dump(value: Any, name: str, slots: list[Any]) -> Any:
-    """Return the tree; what has a slot is appended to `slots`."""
+    """Return the tree; append values that have slots to `slots`."""
     try:
         return _dump(value, name, slots, _MOST_DEPTH)
     except RecursionError:
-        # The caller has used up the stack, or nearly so.
+        # The caller has used up most of the stack.
         raise _too_deep(name) from None
 
 

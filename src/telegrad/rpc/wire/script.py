@@ -1,12 +1,12 @@
-"""The script that this process runs, and what of it has a name on workers that run the same one.
+"""The script that this process runs, and its names that other workers running it know, too.
 
-A function or class of `__main__` can't be imported, so it goes by value, with a copy of the globals
-that it uses: what it changes there is lost. Where every worker of a cluster runs the same script,
-each has it itself, and it goes by its name, as PyTorch's programs expect: its globals are then
-those of the worker that runs it.
+A function or class of `__main__` can't be imported, so it is sent by value, with a copy of the
+globals that it uses: its changes to them are lost. Where every worker of a cluster runs the same
+script, each has the function itself, and it is sent by name, as PyTorch's programs expect: its
+globals are then those of the worker that runs it.
 
-Invariant: only what the script had defined before the worker joined is named, since only that is
-there on the others whenever a call comes. What it defines anew later goes by value.
+Invariant: only what the script had defined before the worker joined is sent by name, since only
+that is certain to exist on the others when a call comes. Later definitions are sent by value.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import cloudpickle
 
 Names: TypeAlias = dict[str, Any]
-"""What of the script has a name elsewhere: the functions and classes, by their names."""
+"""The script's functions and classes that other workers know, by name."""
 
 NO_NAMES: Final[Names] = {}
 
@@ -26,7 +26,7 @@ _DIGEST_BYTES: Final = 16
 
 
 def digest_of_script() -> str:
-    """Return what tells this process's script from others; "" if it has no file."""
+    """Return a digest of this process's script; "" if it has no file."""
     try:
         with open(str(getattr(sys.modules[_MAIN], "__file__", "")), "rb") as file:
             return hashlib.blake2b(file.read(), digest_size=_DIGEST_BYTES).hexdigest()
@@ -44,7 +44,7 @@ def defined_names() -> Names:
 
 
 def is_named(value: Any, names: Names) -> bool:
-    """Say whether a function or class is what its name means in the script, then and now."""
+    """Say whether a function or class had its name in the script then, and has it now."""
     if getattr(value, "__module__", None) != _MAIN:
         return False
     first, *path = str(getattr(value, "__qualname__", "")).split(".")
@@ -57,5 +57,5 @@ def is_named(value: Any, names: Names) -> bool:
 
 
 def script_name(function: Any, names: Names) -> str | None:
-    """Return "__main__:qualname" if the function goes by its name, else None."""
+    """Return "__main__:qualname" if the function is sent by name, else None."""
     return f"{_MAIN}:{function.__qualname__}" if is_named(function, names) else None

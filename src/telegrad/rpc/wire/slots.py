@@ -1,12 +1,12 @@
-"""What the serialiser takes out of an object: arrays, registered kinds, references, raw buffers.
+"""The values that are taken out of an object: arrays, registered kinds, references, raw buffers.
 
-Each such value gets a slot, in the order in which it was met; the rest of the object travels with
-holes in their places. So nothing that carries numbers travels unseen, however deep it is hidden,
+Each such value gets a slot, in the order in which it was met; the rest of the object is sent with
+holes in their places. So no value that carries numbers is sent unseen, however deep it is hidden,
 and an interceptor of a call sees and replaces the list of slots.
 
-The arrays of a message, those that registered kinds consist of among them, travel together
-(arrays.py). Unless they are all there is, an `Entry` for each slot says what it is. Knows nothing
-of how the rest travels.
+The arrays of a message, including those of registered kinds, are sent together (arrays.py). Unless
+all slots are arrays, an `Entry` for each slot says what it is. Knows nothing about how the rest is
+sent.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,11 +25,11 @@ ARRAY, REFERENCE, RAW = range(3)
 
 
 class Entry(msgspec.Struct, array_like=True, gc=False):
-    """A slot of a message in which others than arrays are.
+    """A slot of a message whose slots are not all arrays.
 
-    `tag`: that of a registered kind, which took the next `count` arrays apart from what its `facts`
-    say; else which of the others it is: an array, the next reference, or the next buffer that an
-    object's own pickling gave out.
+    `tag`: that of a registered kind, whose value is made of the next `count` arrays and of `facts`;
+    else ARRAY, REFERENCE or RAW: an array, the next reference, or the next buffer that an object's
+    own pickling gave out.
     """
 
     tag: int | str
@@ -38,13 +38,13 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
 
 
 class Reference:
-    """The base of values that name something on another worker; see rref.py."""
+    """The base of values that name a value on another worker; see rref.py."""
 
     __slots__ = ()
 
 
 class RawBuffer:
-    """Bytes that some object's pickling handed out of band; opaque to everyone."""
+    """Bytes that an object's pickling gave out of band; opaque to all code here."""
 
     __slots__ = ("view",)
 
@@ -65,7 +65,7 @@ def describe_slots(
     buffers: list[Buffer],
     export: Callable[[Any], list[Any]] | None,
 ) -> tuple[list[Any], list[Any] | None, list[Any] | None]:
-    """Return what is sent of the arrays and, unless they are all, of the slots and references."""
+    """Return the descriptors of arrays and, unless all slots are arrays, slots and references."""
     if _are_arrays(map(type, slots)):
         return describe_all(slots, buffers), None, None
     content: list[Any] = []
@@ -106,9 +106,9 @@ def build_slots(
     raw: Sequence[Buffer],
     imports: bool = True,
 ) -> list[Any]:
-    """Return the values of the slots, given all that they consist of.
+    """Return the values of the slots, given all their parts.
 
-    `imports`: whether the module of a kind may be imported because one came.
+    `imports`: whether a kind's module may be imported because a value of it came.
     """
     slots: list[Any] = []
     first = referred = handed = 0
