@@ -1,6 +1,6 @@
 """How bytes move between workers: addresses, listening, dialling, authenticated connections.
 
-Frames and calls are not known here. Nothing but a proved peer's bytes comes out of it.
+Knows no frames and no calls. It gives its callers only bytes of peers that have proved the key.
 """
 
 from telegrad.rpc.transport.address import Address, parse_address

@@ -3,10 +3,10 @@
     unix:///run/user/1000/telegrad-x1/ps.sock      a Unix socket in a private directory
     tcp://127.0.0.1:29500    tcp://[::1]:29500     TCP, on this machine only
     tls://10.0.0.7:29500                           TLS 1.3 over TCP, between machines
-    unix://5f0c9a…/run/…/ps.sock,tls://10.0.0.7:29500    both: the first for those of its machine
+    unix://5f0c9a…/run/…/ps.sock,tls://10.0.0.7:29500    both: the first for workers of its machine
 
-It opens nothing, but looks names up. Invariant: `parse(text).text == text` for every address that
-telegrad makes.
+Opens nothing, but resolves host names. Invariant: `parse(text).text == text` for every address
+that telegrad makes.
 """
 
 import ipaddress
@@ -21,10 +21,10 @@ from telegrad.errors import Refused, UsageError, WorkerLost
 from telegrad.rpc.transport.machine import this_machine
 
 SocketAddress = tuple[socket.AddressFamily, str | tuple[str, int]]
-"""What a socket of that family is connected or bound to."""
+"""A socket's family, and the address that it is connected or bound to."""
 
 _log = logging.getLogger("telegrad.rpc")
-# Seconds between two looks for a name that is not known yet.
+# Seconds between two look-ups of a host name that is not known yet.
 _PAUSE = 0.25
 _SCHEMES = ("unix", "tcp", "tls")
 _FORMS = "unix:///path, tcp://host:port (this machine) or tls://host:port (between machines)"
@@ -33,7 +33,7 @@ _FORMS = "unix:///path, tcp://host:port (this machine) or tls://host:port (betwe
 class Address(msgspec.Struct, frozen=True):
     """A parsed address: `path` of a Unix socket, or `host` and `port`.
 
-    `machine` is the one where the Unix socket is, if that is not understood.
+    `machine` identifies the Unix socket's machine, where readers may be on another.
     """
 
     scheme: str
@@ -44,7 +44,7 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The address as it travels."""
+        """The address as text that can be sent to others."""
         if self.scheme == "unix":
             return f"unix://{self.machine}{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -53,7 +53,7 @@ class Address(msgspec.Struct, frozen=True):
     def resolve(self, patience: float = 0.0) -> list[SocketAddress]:
         """Return the families and socket addresses to try, in the system's order.
 
-        A name that is not known is looked up again for `patience` seconds: that of a container
+        A host name that is not known is looked up again for `patience` seconds: a container's name
         may be known only once it runs.
         """
         if self.scheme == "unix":
@@ -87,7 +87,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(text: str) -> Address:
-    """Return the address that the text names, or raise UsageError with the forms there are."""
+    """Return the address that the text names, or raise UsageError with the valid forms."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in _SCHEMES:
         raise UsageError(f"expected an address like {_FORMS}, got {text!r}")
@@ -106,7 +106,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """Return where a worker listens: one address, or that for its own machine and that for all."""
+    """Return a worker's addresses: one, or one for its own machine and one for all."""
     near, separator, far = text.rpartition(",")
     if separator and near.startswith("unix://") and far.startswith("tls://"):
         return [parse_address(near), parse_address(far)]
@@ -120,8 +120,8 @@ def ways_from_here(text: str) -> list[Address]:
 
 
 def is_near(text: str) -> bool:
-    """Say whether the worker at that address is on this machine, as far as it tells.
+    """Say whether the worker at that address is on this machine, as far as the text tells.
 
-    It is asked on hot paths, of what peers say: whatever the text is, it raises nothing.
+    Hot paths ask this about text that peers sent, so it never raises.
     """
     return "tls://" not in text or text.startswith(f"unix://{this_machine()}/")

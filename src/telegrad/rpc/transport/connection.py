@@ -1,15 +1,15 @@
-"""An authenticated stream of bytes to one peer; here over a Unix socket, as it is.
+"""An authenticated stream of bytes to one peer; here over a plain Unix socket.
 
-It moves bytes and descriptors and knows nothing of frames. A call costs what the socket's own
-call costs: `recv_into_nowait` *is* the socket's method, `send` is one system call and a comparison.
+It moves bytes and descriptors and knows nothing of frames. A call costs what the socket's own call
+costs: `recv_into_nowait` *is* the socket's method, `send` is one system call and a comparison.
 
-A `send` with a deadline gives back what it could not send by then. The caller must send that rest
-before anything else, or end the connection: a part of it has gone. Only if nothing was begun may it
-be dropped.
+A `send` with a deadline returns the bytes that it could not send by then. The caller must send that
+rest before anything else, or end the connection, since a part has been sent. Only if nothing was
+begun may the rest be dropped.
 
-One thread may read while another writes. The caller keeps two writers apart, and two readers. To
-end a connection that others still use, call `shutdown`, wait until they have left, then `close`:
-the number of a closed descriptor is given to the next file.
+One thread may read while another writes. The caller prevents two writers at once, and two readers.
+To end a connection that other threads still use, call `shutdown`, wait until they have left, then
+`close`: a closed descriptor's number is reused by the next file.
 """
 
 import abc
@@ -36,23 +36,23 @@ _BUFFERS_PER_CALL = 1024
 
 
 NOT_BEGUN: Final[Sequence[Buffer]] = [b""]
-"""Stands for a `send` that is about to be called."""
+"""Marks a `send` that is about to be called."""
 
 
 class Unsent(msgspec.Struct, frozen=True, gc=False):
-    """What a `send` did not get rid of in time. `is_begun`: some of it went, so the rest must."""
+    """The bytes not sent in time. `is_begun`: some were sent, so these must be, too."""
 
     rest: list[memoryview]
     is_begun: bool
 
 
 class Connection(abc.ABC):
-    """What all kinds of connection share: who is at the other end, and the verbs."""
+    """The base of all kinds of connection: who is at the other end, and the operations."""
 
     recv_into_nowait: Callable[[memoryview], int]
-    """Write bytes that came to the buffer, return how many; 0 when the peer has closed.
+    """Receive bytes into the buffer, return how many; 0 when the peer has closed.
 
-    BlockingIOError if nothing is there.
+    Raises BlockingIOError if there are none.
     """
 
     def __init__(self, agreement: Agreement, address: str) -> None:
@@ -63,10 +63,10 @@ class Connection(abc.ABC):
         self.same_host = False
         self.peer_pid: int | None = None
         self.certificate = b""
-        """The digest of the peer's, where the wire is TLS."""
+        """The digest of the peer's certificate, if the connection uses TLS."""
         self.under_way: Sequence[Buffer] | None = None
-        """What the last `send` was given, for `unsent`. Who sends first says that it is NOT_BEGUN,
-        or None where nobody will know how far it came."""
+        """The buffers of the last `send`, for `unsent`. The sender first sets it to NOT_BEGUN, or
+        to None where an interrupt would leave unknown how much was sent."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} to {self.peer_name} at {self.address}>"
@@ -76,18 +76,18 @@ class Connection(abc.ABC):
         """Return the descriptor that becomes readable when bytes come."""
 
     pending: Callable[[], int] | None = None
-    """Return how many bytes at least were taken from the descriptor and wait here to be read.
+    """Return how many bytes at least have been taken from the descriptor and wait to be read.
 
-    None where there never are any.
+    None for connections that never keep any.
     """
 
     @abc.abstractmethod
     def send(
         self, buffers: Sequence[Buffer], fds: Sequence[int] = (), deadline: float = math.inf
     ) -> Unsent | None:
-        """Send all buffers, in order; `fds` go before them (only if `same_host`).
+        """Send all buffers, in order; send `fds` before them (only if `same_host`).
 
-        At the deadline, a time of the monotonic clock, return what is left.
+        At the deadline, a time of the monotonic clock, return the rest.
         """
 
     def send_small(self, data: bytes, deadline: float) -> Unsent | None:
@@ -95,7 +95,7 @@ class Connection(abc.ABC):
         return self.send((data,), (), deadline)
 
     def unsent(self, whole: Sequence[Buffer]) -> bytes | None:
-        """Return what is left of `whole`, the sending of which was interrupted; None if unknown."""
+        """Return the rest of `whole`, whose sending was interrupted; None if unknown."""
         return None
 
     def take_fd(self) -> int:
@@ -104,7 +104,7 @@ class Connection(abc.ABC):
 
     @abc.abstractmethod
     def shutdown(self) -> None:
-        """End both directions: a reader that waits gets 0, a writer that waits an OSError."""
+        """End both directions: a waiting reader gets 0, a waiting writer an OSError."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Connection(abc.ABC):
 
 
 def _behind(went: int, buffers: Sequence[Buffer]) -> list[memoryview]:
-    """Return what follows so many bytes of the buffers."""
+    """Return the buffers without their first `went` bytes."""
     rest = [memoryview(buffer) for buffer in buffers]
     if any(view.nbytes != len(view) for view in rest):
         raise TypeError("expected buffers of bytes, got a memoryview of larger items: cast it")
@@ -142,13 +142,13 @@ class PlainConnection(Connection):
         self._channel = channel
         self._send_one = sock.send
         self._send_many = sock.sendmsg
-        # What the socket took of what is under way. A number is added in one step with the system
-        # call that it comes from, by `extend` and `map`: an interrupt would lose it otherwise.
+        # How many bytes of `under_way` the socket took. A number is added in one step with its
+        # system call, by `extend` and `map`: otherwise an interrupt could lose it.
         self._went: list[int] = []
         self.recv_into_nowait = sock.recv_into
         self.same_host = channel is not None
         process = peer_process(sock)
-        # Of a process in a PID namespace that is not seen from here, the number is 0.
+        # The number is 0 for a process in a PID namespace that is invisible from here.
         self.peer_pid = (process[0] or None) if process else None
 
     def fileno(self) -> int:
@@ -186,10 +186,10 @@ class PlainConnection(Connection):
         return self._send_rest(whole, deadline)
 
     def _send_rest(self, buffers: Sequence[Buffer], deadline: float) -> Unsent | None:
-        """Send what has not gone, a thousand buffers at a time."""
+        """Send the rest, a thousand buffers at a time."""
         went = self._went
         while rest := _behind(sum(went), buffers):
-            # One number instead of all of them, in a line that looks for no signal once it has it.
+            # Sum up in a line that checks for no signal once the sum is made.
             went[:] = (sum(went),)
             try:
                 went.extend(map(self._send_many, (rest[:_BUFFERS_PER_CALL],)))

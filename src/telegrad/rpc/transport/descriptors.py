@@ -1,12 +1,12 @@
 """How file descriptors reach a worker on the same host: a second Unix socket beside the first.
 
-Descriptors could ride on the payload's socket, but then every read of it would have to be a
-`recvmsg` with room for them (0.4 µs more than `recv_into`), although a pair of workers passes few
-in its life. So the listener makes a socket pair when the handshake has ended and sends one end
-along with its proof.
+Descriptors could be sent on the payload's socket, but then every read of it would have to be a
+`recvmsg` with room for them (0.4 µs more than `recv_into`), although two workers pass only a few
+in their lives. So the listener makes a socket pair at the end of the handshake and sends one end
+with its proof.
 
-Invariant: descriptors go out before the frame that names them. The kernel puts them straight into
-the receiver's queue, so what has read the frame finds them there, in the order of the frames.
+Invariant: descriptors are sent before the frame that names them. The kernel puts them straight into
+the receiver's queue, so a reader of the frame finds them there, in the order of the frames.
 """
 
 import array
@@ -30,7 +30,7 @@ _MSG_CMSG_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 def send_with_descriptors(
     sock: socket.socket, data: bytes, fds: Sequence[int], flags: int = 0
 ) -> int:
-    """Send the data with the descriptors attached; return how many bytes went."""
+    """Send the data with the descriptors attached; return how many bytes were sent."""
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
     return sock.sendmsg([data], [rights], flags)
 
@@ -38,9 +38,9 @@ def send_with_descriptors(
 def receive_with_descriptors(
     sock: socket.socket, size: int, flags: int = 0
 ) -> tuple[bytes, list[int]]:
-    """Receive up to `size` bytes and the descriptors that came along; the caller owns them.
+    """Receive up to `size` bytes and the descriptors sent with them; the caller owns these.
 
-    OSError if some were dropped on the way: this process may not have more.
+    Raise OSError if some were dropped because this process may open no more.
     """
     room = socket.CMSG_LEN(_DESCRIPTORS_PER_MESSAGE * array.array("i").itemsize)
     data, ancillary, told, _ = sock.recvmsg(size, room, flags | _MSG_CMSG_CLOEXEC)
@@ -70,9 +70,9 @@ class DescriptorChannel:
         return DescriptorChannel(ours), theirs
 
     def send(self, fds: Sequence[int], deadline: float = math.inf) -> bool:
-        """Hand over the descriptors; the caller keeps its own.
+        """Send copies of the descriptors; the caller keeps its own.
 
-        False if the deadline passed before the first went: after that all of them must go.
+        False if the deadline passed before any was sent; after the first, all are sent.
         """
         for first in range(0, len(fds), _DESCRIPTORS_PER_MESSAGE):
             some = fds[first : first + _DESCRIPTORS_PER_MESSAGE]
@@ -87,7 +87,7 @@ class DescriptorChannel:
         return True
 
     def take(self) -> int:
-        """Return the next descriptor, which the caller owns; ProtocolViolation if none has come."""
+        """Return the next descriptor, which the caller owns; ProtocolViolation if none came."""
         if not self._arrived:
             with contextlib.suppress(BlockingIOError):
                 _, fds = receive_with_descriptors(self._socket, 1, socket.MSG_DONTWAIT)
@@ -102,7 +102,7 @@ class DescriptorChannel:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket and the descriptors that nobody took."""
+        """Close the socket and the descriptors that were not taken."""
         while self._arrived:
             os.close(self._arrived.popleft())
         self._socket.close()

@@ -1,4 +1,4 @@
-"""How a worker reaches another: connect, and prove the key.
+"""How a worker dials another: connect, and prove the key.
 
 Invariant: `connect` returns an authenticated connection or raises an error that says which
 address was tried, how often and for how long; it never waits beyond its timeout.
@@ -21,7 +21,7 @@ _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.25
 
 _ADVICE_ON_MEETING = "Is it running, and is the address right (MASTER_ADDR, MASTER_PORT)?"
-# A worker that is dialled by its name has told its address before, so it was there.
+# A worker that is dialled by name has told its address before, so it has been there.
 _ADVICE_ON_WORKER = "Did it end? A script waits in rpc.shutdown() until everyone has finished."
 
 
@@ -35,16 +35,16 @@ def connect(
 ) -> Connection:
     """Return a connection to the worker at the address.
 
-    `expect` is the name it must have; None dials a meeting place. `timeout` bounds one
-    attempt, its handshake included. While nobody listens at the address, or its host is not known,
-    it is tried again for `patience` seconds, as a cluster's workers start in any order. One of this
-    machine that listens for it apart is dialled there.
+    `expect` is the name that the worker must have; None dials a meeting place. `timeout` bounds one
+    attempt, its handshake included. While nothing listens at the address, or its host is unknown,
+    it is tried again for `patience` seconds, as a cluster's workers start in any order. A worker
+    of this machine that has an address just for it is dialled there first.
     """
     end = time.monotonic() + timeout
     *near, way = ways_from_here(address)
     for each in near:
-        # Its socket may have gone, or been hidden from this process, or one of the two may have to
-        # show a certificate, since one of its was revoked: there is another way.
+        # Its socket may be gone, or hidden from this process, or a certificate may be required
+        # because one was revoked: then there is the other address.
         with suppress(WorkerLost, AuthenticationFailed):
             return _connect(each, identity, expect, timeout, 0.0)
     return _connect(way, identity, expect, max(_FIRST_PAUSE, end - time.monotonic()), patience)
@@ -77,7 +77,7 @@ def _connect(
 
 
 class _Unreachable(Exception):
-    """Nobody answers at the address yet, or the listener has no room (`is_busy`)."""
+    """Nothing listens at the address yet, or the listener's queue is full (`is_busy`)."""
 
     def __init__(self, reason: str, is_busy: bool) -> None:
         super().__init__(reason)
@@ -91,16 +91,16 @@ def _begin(
     expect: str | None,
     timeout: float,
 ) -> Opening:
-    """Return a connected socket on its way to a connection; `found` is where to try."""
+    """Connect to the first of the addresses `found` that works; return the handshake."""
     contexts = identity.contexts_for(address)
     deadline = time.monotonic() + timeout
     unreachable = _Unreachable("it has no address", is_busy=False)
     for index, (family, where) in enumerate(found):
         sock: socket.socket | None = None
         try:
-            # Fails where the kernel lacks the family: a name may have addresses of another.
+            # Fails where the kernel lacks the family: a name may have addresses of several.
             sock = socket.socket(family, socket.SOCK_STREAM)
-            # Each address gets its share: one that never answers leaves the others time.
+            # Each address gets its share: one that never answers leaves time for the others.
             share = (deadline - time.monotonic()) / (len(found) - index)
             sock.settimeout(max(_FIRST_PAUSE, share))
             sock.connect(where)
@@ -128,8 +128,8 @@ def _begin(
 def _met_itself(sock: socket.socket) -> bool:
     """Say whether the socket reached itself.
 
-    Dialling a port of this machine that nobody listens at, TCP may choose the very same port for
-    our end; and two ends that both dial are connected.
+    If nothing listens at a port of this machine, TCP may choose that very port for this end of the
+    connection; and two ends that both dial are connected.
     """
     return sock.family != socket.AF_UNIX and sock.getsockname() == sock.getpeername()
 

@@ -1,9 +1,9 @@
 """Private directories for Unix sockets, which only this user's processes can enter.
 
-A directory is kept alive by a lock that its maker holds; the kernel drops the lock with the
-process, however it ended. So a directory whose lock is free was abandoned, and the next one to make
-a directory removes it; one that is `kept` is removed by a shell that waits for its maker's end.
-Invariant: a directory in use is never removed.
+A directory's maker holds a lock in it, which the kernel drops with the process, however it ended.
+So a directory whose lock is free was abandoned, and the next worker to make one removes it; one
+that is `kept` is removed by a shell that waits for its maker's end. Invariant: a directory in use
+is never removed.
 """
 
 import contextlib
@@ -21,16 +21,16 @@ from telegrad.errors import Refused, UsageError
 
 _PREFIX = "telegrad-"
 _LOCK = "telegrad.lock"
-# Bytes of a Unix socket's path, on Linux 107; 103 on other systems.
+# The most bytes of a Unix socket's path: 107 on Linux, 103 on other systems.
 _LONGEST_PATH = 103
 _DIGEST = 16
-# Seconds for the shell that keeps a directory to end; it takes a millisecond.
+# Seconds to wait for a keeping shell to end, which takes a millisecond.
 _LONGEST_END = 2.0
 _LONGEST_PARENT = _LONGEST_PATH - len(f"/{_PREFIX}12345678/.sock") - _DIGEST
 
 
 class PrivateDirectory:
-    """A directory with mode 0700 that goes when its maker does."""
+    """A directory with mode 0700 that is removed when its maker ends."""
 
     def __init__(self, path: str, lock: int) -> None:
         self.path = path
@@ -39,11 +39,11 @@ class PrivateDirectory:
 
     @classmethod
     def make(cls, parent: str | None = None) -> "PrivateDirectory":
-        """Make a new one (in the user's runtime directory), and remove abandoned ones."""
+        """Make a directory (in the user's runtime directory), and remove abandoned ones."""
         parent = parent or _runtime_directory()
         _remove_abandoned(parent)
         path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-        # Locked under another name first: nobody may see the lock file before the lock is held.
+        # Locked under another name first: others must not see the lock file unlocked.
         unseen = os.path.join(path, _LOCK + ".new")
         lock = os.open(unseen, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o600)
         _take(lock)
@@ -59,11 +59,11 @@ class PrivateDirectory:
         return f"unix://{path}"
 
     def keep(self) -> None:
-        """Have the directory removed at once also if this process is killed."""
-        # A line is written to it in the end; what ends without one was killed.
+        """Have the directory removed at once even if this process is killed."""
+        # `close` writes it a line; if its input ends without one, this process was killed.
         command = ["/bin/sh", "-c", 'read -r _ || exec rm -rf -- "$0"', self.path]
         with contextlib.suppress(OSError):
-            # In a session of its own: a Ctrl-C, or what kills a group, is not for it.
+            # In a session of its own, so that Ctrl-C or a signal to the group does not reach it.
             self._keeper = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -94,7 +94,7 @@ class PrivateDirectory:
 
 
 def check_private_directory(path: str) -> None:
-    """Raise Refused unless the directory is ours and closed to everybody else."""
+    """Raise Refused unless the directory is this user's and closed to all others."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def check_private_directory(path: str) -> None:
 
 
 def remove_abandoned_socket(path: str) -> None:
-    """Remove the socket file of a worker that has died; refuse the place of one that lives."""
+    """Remove the socket file of a dead worker; raise if its worker still lives."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -130,13 +130,13 @@ def remove_abandoned_socket(path: str) -> None:
 
 
 def _runtime_directory() -> str:
-    """Return a place for short paths that can be sent to others as text."""
+    """Return a directory with a short path that can be sent to others as text."""
     try:
         usual = tempfile.gettempdir()
     except FileNotFoundError:
         usual = ""
     for place in (os.environ.get("XDG_RUNTIME_DIR", ""), usual, "/tmp"):
-        # A name that its encoding does not explain is not printable, and no text for an address.
+        # A name with undecodable bytes is not printable, and can't be part of an address.
         fits = len(os.fsencode(place)) <= _LONGEST_PARENT and place.isprintable()
         if fits and os.path.isabs(place) and os.path.isdir(place) and os.access(place, os.W_OK):
             return place
@@ -151,7 +151,7 @@ def _remove_abandoned(parent: str) -> None:
     for path in sorted(Path(parent).glob(f"{_PREFIX}*")):
         with contextlib.suppress(OSError, Refused, UsageError):
             check_private_directory(str(path))
-            # Without this file it is not ours, or not yet: opening fails and it is left alone.
+            # Without this file it is not a worker's, or not yet: opening fails, and it stays.
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
             try:
                 if _take(lock):
@@ -161,7 +161,7 @@ def _remove_abandoned(parent: str) -> None:
 
 
 def _take(lock: int) -> bool:
-    """Take the lock if nobody else holds it; say whether that was so."""
+    """Take the lock if it is free; say whether it was."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What a worker needs to open connections: who it is, and what proves it.
+"""What a worker needs to open connections: its name, and the secrets that prove it.
 
 It opens nothing. Invariant: its representation shows no secret.
 """
@@ -16,7 +16,7 @@ class Identity(msgspec.Struct, frozen=True):
     """One worker's name, incarnation, key and certificate.
 
     `segments` says that it takes shared memory from workers on the same host, where Unix sockets
-    and memfd allow it. `credentials` are needed beyond this machine.
+    and memfd are available. `credentials` are needed beyond this machine.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Identity(msgspec.Struct, frozen=True):
         check_worker_name(self.name)
 
     def contexts_for(self, address: Address) -> Contexts | None:
-        """Return what TLS needs where the wire is TLS, None where it is not."""
+        """Return the TLS contexts for the address, None if it does not use TLS."""
         if address.scheme != "tls":
             return None
         if self.credentials is None:

@@ -1,9 +1,9 @@
-"""Listening for other workers: one thread accepts, authenticates and hands over connections.
+"""Listening for other workers: one thread accepts and authenticates connections.
 
-All connections that have not yet proved the key share this thread, without waiting for any of
-them; a slow or silent stranger costs a descriptor until its deadline, and when too many of them
-are open the oldest is dropped (a worker's handshake takes a millisecond). Invariant: whatever a
-stranger sends, its connection is closed, logged with its address (refusals.py) and nothing else is
+All connections that have not proved the key yet share this thread, which waits for none of them
+alone; a slow or silent stranger costs a descriptor until its deadline, and when too many are open
+the oldest is dropped (a worker's handshake takes a millisecond). Invariant: whatever a stranger
+sends, its connection is closed and logged with its address (refusals.py), and nothing else is
 disturbed.
 """
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("telegrad.rpc")
 
 _BACKLOG = 512
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-# How long accepting rests when the process has no descriptor left, in seconds.
+# Seconds for which accepting pauses when the process has no descriptor left.
 _REST = 0.1
 
 
@@ -46,12 +46,12 @@ def listen(
     handshake_timeout: float = 5.0,
     most_unproved: int = 256,
 ) -> "Listener":
-    """Listen at the address and call `on_connection` for each peer that proved the key.
+    """Listen at the address and call `on_connection` for each peer that proves the key.
 
-    Only those who dialled for this `purpose`, and this worker, are let in.
+    Only peers that dialled for this `purpose`, and meant this worker, are let in.
 
     The call is made on the listener's thread and must not wait. `Listener.address` is the bound
-    address: port 0 becomes the port that was free.
+    address, with the port chosen by the system in place of port 0.
     """
     wanted = parse_address(address)
     wanted.check()
@@ -81,7 +81,7 @@ class Listener:
         self._purpose = purpose
         self._handshake_timeout = handshake_timeout
         self._most_unproved = most_unproved
-        # In order of arrival, which is also that of the deadlines.
+        # In order of arrival, which is the order of the deadlines, too.
         self._openings: dict[socket.socket, Opening] = {}
         self._refusals = Refusals(identity.name)
         self._accepts_again = 0.0
@@ -100,7 +100,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and drop those that have not proved the key; may be called again."""
+        """Stop listening, drop peers that have not proved the key; may be called again."""
         with self._closing:
             if self._closed:
                 return
@@ -131,7 +131,7 @@ class Listener:
             self._free()
 
     def _patience(self) -> float | None:
-        """Return the seconds until something is due, None if nothing is."""
+        """Return the seconds until the next deadline, None if there is none."""
         due = [opening.deadline for opening in self._openings.values()][:1]
         due.append(self._accepts_again or math.inf)
         due.append(self._refusals.due)
@@ -182,7 +182,7 @@ class Listener:
         except PeerError as error:
             self._note_refusal(opening, str(error))
             if opening.is_over:
-                # Until the other side has heard of it.
+                # Keep it until the other side has received the refusal.
                 self._selector.modify(opening.socket, selectors.EVENT_READ, opening.socket)
             else:
                 self._end(opening)
@@ -214,7 +214,7 @@ class Listener:
         opening.close()
 
     def _note_refusal(self, opening: Opening, reason: str) -> None:
-        # Without the port, or the process: a stranger comes from another one each time.
+        # Without the port or the process, which differ each time a stranger comes.
         source = opening.address.partition(" port ")[0].rpartition(" of ")[2]
         said = f"refused a connection to {self.address} from {reason}"
         self._refusals.note(source, time.monotonic(), said, reason=reason)
@@ -245,7 +245,7 @@ def _bind(address: Address) -> tuple[socket.socket, Address]:
             sock = _bind_one(family, where)
             break
         except OSError as error:
-            # A name may have addresses that are not of this machine, or of a family it lacks.
+            # A name may have addresses of other machines, or of a family that this one lacks.
             if error.errno not in _NOT_HERE or where == found[-1][1]:
                 raise UsageError(_explain_bind(address, error)) from None
     if address.scheme == "unix":
@@ -256,7 +256,7 @@ def _bind(address: Address) -> tuple[socket.socket, Address]:
 def _bind_one(family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A port whose last owner has just ended is free.
+        # Take a port even if its last owner has just ended.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(where)
         sock.listen(_BACKLOG)
@@ -279,7 +279,7 @@ def _explain_bind(address: Address, error: OSError) -> str:
 
 
 def _describe(sock: socket.socket, peer: object) -> str:
-    """Return the other end's address; a dialler's Unix socket has none, but it has a process."""
+    """Return the other end's address or, for a Unix socket, which has none, its process."""
     if isinstance(peer, tuple):
         return f"{peer[0]} port {peer[1]}"
     process = peer_process(sock)

@@ -1,4 +1,4 @@
-"""Which machine this is, as far as a Unix socket reaches."""
+"""The identity of this machine, as far as a Unix socket reaches."""
 
 import hashlib
 import os
@@ -9,10 +9,10 @@ _SPACES = ("mnt", "net")
 
 
 def this_machine() -> str:
-    """Return what is the same for two processes that can meet at a Unix socket, "" if not known.
+    """Return a digest that two processes share if they can meet at a Unix socket; "" if unknown.
 
-    That is one running kernel, one view of its files and network (containers have their own), and
-    one user.
+    It covers the running kernel, the view of files and network (containers have their own), and
+    the user.
     """
     try:
         seen = [_BOOT.read_text(), *(os.readlink(f"/proc/self/ns/{kind}") for kind in _SPACES)]

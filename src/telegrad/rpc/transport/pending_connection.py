@@ -1,8 +1,8 @@
-"""A connection before it is one: the driver of TLS and handshake on a non-blocking socket.
+"""A connection being opened: drives TLS and the handshake on a non-blocking socket.
 
-`step` does what can be done without waiting and says through `waits_for_write` what to wait for;
-who waits (the listener's selector, the dialler's poll) is not known here. Invariant: not one byte
-is read beyond the handshake, and after an error everything it opened is closed.
+`step` goes on as far as it can without waiting, and says through `waits_for_write` what to wait
+for; the waiting is done elsewhere (the listener's selector, the dialler's poll). Invariant: not one
+byte is read beyond the handshake, and after an error everything that was opened is closed.
 """
 
 import os
@@ -59,7 +59,7 @@ class Opening:
         expect: str | None = None,
         contexts: Contexts | None = None,
     ) -> None:
-        """Open as `side`; `contexts` are given where the wire is TLS."""
+        """Open as `side`; `contexts` are given if the connection uses TLS."""
         sock.setblocking(False)
         self._is_unix = sock.family == socket.AF_UNIX
         if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -68,7 +68,7 @@ class Opening:
         self.deadline = deadline
         self.waits_for_write = False
         self.is_over = False
-        """Whether this listener has refused the other side, and `drain` is to be called."""
+        """Whether this listener has refused the other side, and must call `drain`."""
         self._side = side
         self._purpose = purpose
         self._identity = identity
@@ -86,9 +86,9 @@ class Opening:
             )
 
     def step(self, now: float) -> Connection | None:
-        """Go on as far as possible; return the connection when it is there.
+        """Go on as far as possible; return the connection when it is established.
 
-        Raises AuthenticationFailed or ProtocolViolation when it can never be; then it is closed.
+        Raise AuthenticationFailed or ProtocolViolation, and close the socket, if it can't be.
         """
         try:
             return self._step(now)
@@ -101,14 +101,14 @@ class Opening:
             raise
 
     def _explain(self, error: PeerError | OSError) -> PeerError:
-        """Return the error that says where, and what was expected."""
+        """Return an error that says at which address, and what was expected."""
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return AuthenticationFailed(
                 f"{self.address}: TLS failed ({error.reason or error}): {_TLS_ADVICE}"
             )
         if isinstance(error, PeerError):
             return type(error)(f"{self.address}: {error}")
-        # No Unix socket has TLS; there it is, as a rule, a worker that ended while we called.
+        # A Unix socket never has TLS; there, as a rule, the worker ended during the handshake.
         doubt = (
             "does it still run"
             if self._is_unix
@@ -120,11 +120,11 @@ class Opening:
         )
 
     def _hang_up(self, error: PeerError | OSError) -> None:
-        """Close the connection; where the other side's certificate was refused, let it know.
+        """Close the connection; if the other side's certificate was refused, tell it.
 
-        In TLS 1.3 the dialler is done first, and its introduction is under way when it is refused,
-        by an alert or by our word. A connection that is closed before all of it was read is reset,
-        and what the dialler was told is lost. So it is read, until the dialler ends.
+        In TLS 1.3 the dialler finishes first, and has sent its introduction when it is refused, by
+        an alert or by REFUSAL. Closing a connection with unread bytes resets it, and the dialler
+        would not receive the refusal. So this side reads on until the dialler ends.
         """
         is_told = self._handshake is None and self._side is Side.LISTENER
         if not (is_told and isinstance(self.socket, ssl.SSLSocket)):
@@ -133,14 +133,14 @@ class Opening:
         try:
             if isinstance(error, AuthenticationFailed):
                 self.socket.send(REFUSAL)
-            # From here on it is a plain socket again.
+            # From here on it is used as a plain socket.
             self.socket.shutdown(socket.SHUT_WR)
             self.is_over = True
         except OSError:
             self.close()
 
     def drain(self) -> bool:
-        """Drop what still comes; say whether all has come."""
+        """Drop incoming bytes; say whether the stream has ended."""
         try:
             while self.socket.recv(1 << 16):
                 pass
@@ -151,7 +151,7 @@ class Opening:
         return True
 
     def close(self) -> None:
-        """Close the socket and whatever came with it; may be called again."""
+        """Close the socket and all descriptors received; may be called again."""
         for fd in self._fds:
             os.close(fd)
         self._fds.clear()
@@ -228,9 +228,9 @@ class Opening:
         )
 
     def _ends(self) -> Ends | None:
-        """Return the ends of plain TCP, which both sides see alike; nothing may lie between.
+        """Return both ends of plain TCP, which both sides see alike if nothing lies between them.
 
-        TLS has certificates instead: between machines addresses are translated, rightly.
+        TLS has certificates instead: between machines, address translation is legitimate.
         """
         if self._is_unix or self._contexts is not None:
             return None
@@ -250,7 +250,7 @@ class Opening:
         return established
 
     def _read(self, wanted: int) -> bytes | None:
-        """Return bytes, b"" at the end of the stream, None when there are none yet."""
+        """Return bytes, b"" at the end of the stream, or None if there are none yet."""
         try:
             if not (self._is_unix and self._side is Side.DIALLER):
                 return self.socket.recv(wanted)
@@ -261,7 +261,7 @@ class Opening:
             return None
 
     def _write(self, data: bytes, with_channel: bool) -> None:
-        """Send a message: it is far smaller than an empty socket's buffer, so it never waits."""
+        """Send a message, without waiting: it is far smaller than an empty socket's buffer."""
         if with_channel:
             self._channel, theirs = DescriptorChannel.pair()
             with theirs:

@@ -1,4 +1,4 @@
-"""Waiting until a descriptor is ready, no longer than until a deadline."""
+"""Waiting until a descriptor is ready, up to a deadline."""
 
 import math
 import select
@@ -8,7 +8,7 @@ from telegrad.rpc.timeouts import LONGEST_WAIT
 
 
 def is_ready(fd: int, deadline: float, *, for_write: bool) -> bool:
-    """Wait until the descriptor can be written to, or read; say whether that was so in time."""
+    """Wait until the descriptor can be written to, or read; return False at the deadline."""
     poll = select.poll()
     poll.register(fd, select.POLLOUT if for_write else select.POLLIN)
     while True:

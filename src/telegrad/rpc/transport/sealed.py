@@ -3,13 +3,13 @@
     record   size of the payload u32 | payload | the first 16 bytes of
              HMAC-SHA256(key of the direction, number of the record u64 ‖ size u32 ‖ payload)
 
-Records are numbered from 0 in each direction, and the keys are those of this connection alone: a
-record that was changed, dropped, repeated, put in another place, taken from another connection or
-sent back to its maker has another tag than the one expected. Nothing is encrypted; see
-docs/security.md for who could read it, and why this and not TLS.
+Records are numbered from 0 in each direction, and the keys belong to this connection alone: so a
+record that was changed, dropped, repeated, reordered, taken from another connection or sent back to
+its maker has a wrong tag. Nothing is encrypted; docs/security.md says who could read it, and why
+this is used and not TLS.
 
-Invariant: no byte comes out of here whose record was not proved, and after one that was not, none.
-A record of which the socket took a part stays here and goes before anything else.
+Invariant: only bytes of proved records are given to callers, and none after a record that failed.
+A record of which the socket took a part is kept here, and its rest is sent before anything else.
 """
 
 import hashlib
@@ -25,25 +25,25 @@ from telegrad.rpc.security.keys import SessionKeys
 from telegrad.rpc.transport.connection import Buffer, PlainConnection, Unsent
 
 RECORD_BYTES = 64 << 10
-"""The largest payload of a record: hashed while it is in the processor's cache."""
+"""The largest payload of a record: small enough to be hashed in the processor's cache."""
 
 _TAG_BYTES = 16
 _BLOCK_BYTES = hashlib.sha256().block_size
 _SIZE = struct.Struct("<I")
 _COVERED = struct.Struct("<QI")
 _BESIDE = _SIZE.size + _TAG_BYTES
-# Room for the record that is under way and those that come along with its end.
+# Room for one unfinished record, and for those received together with its end.
 _ROOM = 2 * (RECORD_BYTES + _BESIDE)
-# Bytes of a record from which on it is large.
+# Records of at least so many bytes are large.
 _AHEAD = 8 << 10
 _ADVICE = "what came was changed, dropped, repeated or put in on the way"
 
 
 class _Seal:
-    """One direction's key; `number` is that of the next record.
+    """One direction's key; `number` is the next record's.
 
-    The tag is HMAC-SHA256 by its definition (RFC 2104): two hashes that have taken in the key and
-    are copied for each record, which takes half as long as to make an `hmac` object anew.
+    The tag is HMAC-SHA256 by its definition (RFC 2104): two hashes that have taken in the key are
+    copied for each record, which takes half as long as making a new `hmac` object.
     """
 
     __slots__ = ("_inner", "_outer", "number")
@@ -71,13 +71,13 @@ class SealedConnection(PlainConnection):
     ) -> None:
         super().__init__(sock, agreement, address)
         self._sending, self._receiving = _Seal(keys.sending), _Seal(keys.receiving)
-        # The rest of a record that the socket took a part of.
+        # The rest of a record of which the socket took a part.
         self._begun = b""
         self._room = bytearray(_ROOM)
         self._view = memoryview(self._room)
-        # Where what was received and not yet proved begins and ends.
+        # Where the bytes that were received and not proved yet begin and end.
         self._start = self._end = 0
-        # A part of the room: proved, and not yet handed over.
+        # The part of the room that is proved and not yet given to the caller.
         self._proved = self._view[:0]
         self._receive = sock.recv_into
         self.pending = self._pending
@@ -102,7 +102,7 @@ class SealedConnection(PlainConnection):
         is_begun = False
         while views:
             parts, rest = _cut(views)
-            # A copy: other threads may change an array after its tag was made.
+            # Copied: other threads may change an array after its tag was made.
             went = self._send_record(b"".join(parts), deadline)
             if went is None:
                 return Unsent(views, is_begun)
@@ -118,11 +118,11 @@ class SealedConnection(PlainConnection):
         return None if went else Unsent([memoryview(data)] if went is None else [], went is False)
 
     def unsent(self, whole: Sequence[Buffer]) -> bytes | None:
-        # Under way is a record here: what the interrupt kept from being noted of it, nobody knows.
+        # An interrupt may have come before the sending of a record was noted.
         return None
 
     def _send_record(self, payload: bytes, deadline: float) -> bool | None:
-        """Send one record; False if a part of it is left at the deadline, None if all of it."""
+        """Send one record; False if a part of it is left at the deadline, None if all is."""
         record = (_SIZE.pack(len(payload)), payload, self._sending.tag(payload))
         if len(payload) < _AHEAD:
             unsent = super().send_small(b"".join(record), deadline)
@@ -132,7 +132,7 @@ class SealedConnection(PlainConnection):
             self._sending.number += 1
             return True
         if not unsent.is_begun:
-            # It may be dropped now, and another takes its number.
+            # It may be dropped, so the next record takes its number.
             return None
         self._sending.number += 1
         self._begun = b"".join(unsent.rest)
@@ -144,7 +144,7 @@ class SealedConnection(PlainConnection):
         try:
             return len(self._proved) or self._whole()
         except (ProtocolViolation, struct.error):
-            # A read would fail; or another thread reads just now, and will ask again.
+            # A read would fail, or another thread is reading, and will ask again.
             return 1
 
     def _recv_into_nowait(self, view: memoryview) -> int:
@@ -161,7 +161,7 @@ class SealedConnection(PlainConnection):
                 return taken
 
     def _receive_more(self) -> int:
-        """Receive bytes behind those that are there; return how many, 0 at the end."""
+        """Receive bytes behind those in the room; return how many, 0 at the stream's end."""
         if self._start == self._end:
             self._start = self._end = 0
         known = self._end - self._start >= _SIZE.size
@@ -171,14 +171,14 @@ class SealedConnection(PlainConnection):
             came = self._end - self._start
             self._room[:came] = self._room[self._start : self._end]
             self._start, self._end, last = 0, came, last - self._start
-        # Of a large record no more than its rest: then the next begins at the room's beginning.
+        # No more than a large record's rest: so the next record begins at the room's start.
         end = last if last - self._end > _AHEAD else _ROOM
         count = self._receive(self._view[self._end : end])
         self._end += count
         return count
 
     def _whole(self) -> int:
-        """Return the payload's size of the next record if it has come as a whole, else 0."""
+        """Return the size of the next record's payload if the whole record has come, else 0."""
         came = self._end - self._start
         if came < _SIZE.size:
             return 0
@@ -191,7 +191,7 @@ class SealedConnection(PlainConnection):
         return size if size + _BESIDE <= came else 0
 
     def _prove_next(self) -> bool:
-        """Prove the next record if it has come; say whether it has."""
+        """Verify the next record if it has come; say whether it has."""
         size = self._whole()
         if not size:
             return False
@@ -211,7 +211,7 @@ class SealedConnection(PlainConnection):
 
 
 def _cut(views: list[memoryview]) -> tuple[list[memoryview], list[memoryview]]:
-    """Return the pieces of the next record, and what is left."""
+    """Return the pieces of the next record, and the rest."""
     room = RECORD_BYTES
     for index, view in enumerate(views):
         if len(view) > room:

@@ -1,12 +1,12 @@
 """An authenticated stream of bytes to one peer, over TLS.
 
-An SSL object must not be used by two threads at once, yet one thread waits for bytes while
-another sends. So the socket never blocks: each call on it is made under a lock and returns at
-once, and waiting for readiness happens outside the lock.
+Two threads must not use an SSL object at once, yet one thread waits for bytes while another sends.
+So the socket never blocks: each call on it is made under a lock and returns at once, and threads
+wait for readiness outside the lock.
 
-Invariant: the lock is held for one SSL call, and nobody waits while holding it. A record that the
-socket did not take in full stays inside the SSL object, which then wants the same bytes again: so
-whatever was tried is begun.
+Invariant: the lock is held for one SSL call, and no thread waits while holding it. A record that
+the socket did not take in full stays inside the SSL object, which then wants the same bytes again:
+so any attempt to send counts as begun.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from telegrad.rpc.security.handshake import Agreement
 from telegrad.rpc.transport.connection import Buffer, Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
 
-# Small buffers are joined into one record; large ones go in pieces, so that a reader gets its turn.
+# Small buffers are joined into one record; large ones are sent in pieces, so that a reader can run.
 _JOINED_BYTES = 16 << 10
 _PIECE_BYTES = 256 << 10
 
@@ -87,7 +87,7 @@ class SecureConnection(Connection):
             try:
                 return self._socket.recv_into(buffer)
             except ssl.SSLEOFError:
-                # The peer ended without closing TLS; for frames it is the end of the stream.
+                # The peer ended without closing TLS; for frames this is the end of the stream.
                 return 0
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise BlockingIOError from None
@@ -99,7 +99,7 @@ class SecureConnection(Connection):
     def shutdown(self) -> None:
         with self._lock:
             self._over = True
-        # The base class's method: SSLSocket's own drops the encryption and goes on in the clear.
+        # The base class's method: SSLSocket's own drops the encryption and goes on without it.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 

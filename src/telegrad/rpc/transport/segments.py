@@ -1,23 +1,23 @@
-"""Large arrays between workers on one host: memory that both map, pooled by the sender.
+"""Shared memory for large arrays between workers on one host, pooled by the sender.
 
 A segment is an anonymous memory file (memfd) that belongs to one sender and one receiver:
 
-1. The sender takes one from its pool, fills it and names it in a frame. The descriptor goes along
-   the first time only.
+1. The sender takes a segment from its pool, fills it and names it in a frame. The descriptor is
+   sent with the first such frame only.
 2. The receiver maps a new segment once, keeps the mapping, and makes arrays right on it.
 3. Behind the room for data lies a mark: set by the sender before it sends, cleared by the receiver
-   when the last array on the segment is gone. No message says so.
+   when the last array on the segment is gone. This needs no message.
 4. The sender may now fill it again. Its pages are there on both sides, and that is the gain: a
    fresh segment loses more to page faults than the copy it saves.
 
-Segments come in sizes that are powers of two. A pool keeps the pages of free segments up to a
-bound; beyond it the pages of the one that was used the longest ago go back to the system, and so do
-those of segments that nobody has used for a while; the segment and both mappings stay. Files
-without names leave nothing behind, however a process ends. After a fork two processes may use what
-was received before: that never goes back.
+Sizes of segments are powers of two. A pool keeps the pages of free segments up to a bound; beyond
+it the pages of the least recently used one go back to the system, as do those of segments unused
+for a while; the segment and both mappings stay. Files without names leave nothing behind, however a
+process ends. After a fork two processes may use a segment received before: it is never given back
+to the sender.
 
-This knows nothing of frames. Invariants: a segment is never refilled while an array on it is
-alive; a mapping never becomes shorter than it was found (the file's size is sealed), so no peer
+Knows nothing of frames. Invariants: a segment is never refilled while an array on it is
+alive; a mapping never becomes shorter than it was at first (the file's size is sealed), so no peer
 can make a read fault. A receiver that clears a mark too early harms its own arrays only.
 """
 
@@ -44,19 +44,19 @@ SEGMENTS = (
 """Whether this system has sealed memory files."""
 
 SMALLEST_SEGMENT = 256 << 10
-"""Below this many bytes the socket is as fast."""
+"""For fewer bytes the socket is as fast."""
 
 AT_ONCE = 16 << 20
-"""Bytes that are backed by pages, or copied, by one call that keeps the interpreter to itself.
+"""Bytes that one call backs by pages, or copies, while it holds the interpreter's lock.
 
-Other threads run between two of them: else a peer would take a large message for silence.
+Other threads run between two such calls: else a peer would take a large message for silence.
 """
 
 TURNS_UP_TO = 4 << 20
-"""Up to this many bytes two segments take turns: what the peer has just read is slow to write."""
+"""Up to this many bytes two segments take turns: memory just read by the peer is slow to write."""
 
 _MOST_SEGMENTS = 1024
-# Of Linux; Python has no constants for them.
+# Linux's values; Python has no constants for them.
 _MAP_FIXED = 0x10
 _MADV_POPULATE_WRITE = 23
 # Where the mark lies: on a page of its own behind the data.
@@ -66,8 +66,8 @@ _MARK_BYTES = mmap.PAGESIZE
 def _map(fd: int, nbytes: int) -> mmap.mmap:
     """Return a shared mapping of the file that keeps no descriptor.
 
-    Python's own keeps a copy of the descriptor as long as it lives, and a thousand segments would
-    take all that a process may have. So it gets a range of addresses, and the file is laid there.
+    Python's own mapping keeps a copy of the descriptor as long as it lives, and a thousand segments
+    would use up all descriptors. So Python maps plain memory, and the file is mapped over it.
     """
     memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -79,9 +79,9 @@ def _map(fd: int, nbytes: int) -> mmap.mmap:
 
 
 class Segment:
-    """One of the sender's segments. `fd` goes along while `is_new`; `view` is what to fill.
+    """One of the sender's segments. `fd` is sent while `is_new`; `view` is the memory to fill.
 
-    `is_taken`: a thread of the sender fills it or sends it. `used`: the time of its last use.
+    `is_taken`: a thread of the sender fills or sends it. `used`: the time of its last use.
     """
 
     __slots__ = ("_memory", "fd", "id", "is_new", "is_taken", "resident", "size", "used", "view")
@@ -109,47 +109,47 @@ class Segment:
         return not self.is_taken and not self._memory[self.size]
 
     def populate(self, nbytes: int) -> bool:
-        """Have the first `nbytes` backed by pages; False if the system has none to give.
+        """Have the first `nbytes` backed by pages; return False if the system has none to give.
 
-        Else the write that finds none would end the process.
+        Otherwise the first write without a page would kill the process.
         """
         try:
             for start in range(0, nbytes, AT_ONCE):
                 self._memory.madvise(_MADV_POPULATE_WRITE, start, min(AT_ONCE, nbytes - start))
             self._memory.madvise(_MADV_POPULATE_WRITE, self.size, _MARK_BYTES)
         except OSError as error:
-            # A kernel before 5.14 does not know it.
+            # Kernels before 5.14 do not know this advice.
             return error.errno == errno.EINVAL
         return True
 
     def occupy(self, nbytes: int) -> None:
-        """Make `view` the first `nbytes`, and set the mark."""
+        """Set `view` to the first `nbytes`, and set the mark."""
         self.is_taken = True
         self._memory[self.size] = 1
         self.view = memoryview(self._memory)[:nbytes]
 
     def fill(self, buffer: bytes | bytearray | memoryview) -> None:
-        """Copy the buffer, which is as long as `view`, there."""
+        """Copy the buffer, which is as long as `view`, into it."""
         view, whole = self.view, memoryview(buffer)
         for start in range(0, len(whole), AT_ONCE):
             view[start : start + AT_ONCE] = whole[start : start + AT_ONCE]
 
     def handed_over(self) -> None:
-        """Note that it was sent, and its descriptor: the next frame only names it."""
+        """Note that the segment and its descriptor were sent: the next frame only names it."""
         if self.is_new:
             self.is_new = False
             self.close_fd()
         self.is_taken = False
 
     def vacate(self) -> None:
-        """Take it back: it was not sent."""
+        """Take the segment back, since it was not sent."""
         self._memory[self.size] = 0
         self.is_taken = False
 
     def empty(self) -> None:
-        """Give the pages back to the system; they come again, as zeros, when they are touched.
+        """Give the pages back to the system; when touched, they come back as zeros.
 
-        All but that of the mark, which is looked at also when there is no memory left.
+        The mark's page stays: it is read even when there is no memory left.
         """
         self._memory.madvise(mmap.MADV_REMOVE, 0, self.size)
         self.resident = 0
@@ -171,9 +171,9 @@ class SegmentPool:
         idle_after: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep pages of free segments up to `most_pooled` bytes, `most_segments` in all.
+        """Keep pages of free segments up to `most_pooled` bytes; make at most `most_segments`.
 
-        What was not used for `idle_after` seconds keeps none.
+        A segment that was not used for `idle_after` seconds keeps no pages.
         """
         self._most_pooled = most_pooled
         self._idle_after = idle_after
@@ -181,20 +181,20 @@ class SegmentPool:
         self._most_segments = most_segments
         self._lock = threading.RLock()
         self._is_busy = False
-        # Peers whose segments are still to be dropped.
+        # Lost peers whose segments must still be dropped.
         self._gone: list[Hashable] = []
         self._ids = itertools.count(1)
-        # All that there are, by peer and size, in the order of their last use.
+        # All segments, by peer and size, in the order of their last use.
         self._shelves: dict[tuple[Hashable, int], list[Segment]] = collections.defaultdict(list)
         self._count = 0
         self.resident = 0
-        """Bytes of pages that all segments have, free or in use."""
+        """Bytes of all segments' pages, free or in use."""
 
     def take(self, peer: Hashable, nbytes: int) -> Segment | None:
-        """Return a segment for the peer with a view of `nbytes`; None if none can be had.
+        """Return a segment for the peer with a view of `nbytes`, or None to use the socket.
 
-        Then the bytes go over the socket. What was sent is told so by `handed_over`, what was not
-        sent after all by `vacate`.
+        The caller calls `handed_over` on a segment that it sent, and `vacate` on one that it did
+        not send after all.
         """
         size = max(SMALLEST_SEGMENT, 1 << (nbytes - 1).bit_length())
         with self._lock:
@@ -211,7 +211,7 @@ class SegmentPool:
         return segment
 
     def _occupy(self, peer: Hashable, segment: Segment, nbytes: int) -> bool:
-        """Make a segment ready to be filled; say whether the system had the pages."""
+        """Prepare a segment to be filled; say whether the system had the pages."""
         if nbytes > segment.resident and not segment.populate(nbytes):
             self.resident -= segment.resident
             segment.empty()
@@ -235,8 +235,8 @@ class SegmentPool:
         count = len(shelf)
         is_full = self._count >= self._most_segments
         if count > 1:
-            # The last but one first: two take turns. Those that the peer keeps for long are soon
-            # at the far end.
+            # The last but one first: two take turns. Segments that the peer keeps for long are
+            # soon at the far end.
             order: Iterable[int] = itertools.chain((-2, -1), range(-3, -count - 1, -1))
         else:
             order = range(-count, 0) if is_full or size > TURNS_UP_TO else ()
@@ -262,7 +262,7 @@ class SegmentPool:
     def trim(self) -> None:
         """Give back pages of free segments that are idle or beyond the bound.
 
-        They may have become free since they were last looked at.
+        Segments may have become free since the last check.
         """
         with self._lock:
             if self._is_busy:
@@ -304,14 +304,14 @@ class SegmentPool:
 
 
 class _Adopted(msgspec.Struct, frozen=True):
-    """A receiver's mapping, and the type of leases: each lies on all of it."""
+    """A receiver's mapping, and the type of its leases, which cover all of it."""
 
     memory: mmap.mmap
     lease: type[Any]
 
 
 _process = object()
-"""Stands for this process as it is between two forks."""
+"""Identifies this process between two forks."""
 
 
 def _renew() -> None:
@@ -323,15 +323,15 @@ if SEGMENTS:
     _libc_mmap = ctypes.CDLL(None, use_errno=True).mmap
     _libc_mmap.restype = ctypes.c_void_p
     _libc_mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *3 * [ctypes.c_int], ctypes.c_long]
-    # Before the fork, so that no side gives back what both have. After it, on both sides, because
-    # of what another thread received while other modules prepared for the fork.
+    # Before the fork, so that neither side gives back a segment that both use. After it, on both
+    # sides, for segments that other threads received while modules prepared for the fork.
     os.register_at_fork(before=_renew, after_in_parent=_renew, after_in_child=_renew)
 
 
 def _lease_type(nbytes: int) -> type[Any]:
-    """Return a type whose instances clear their mark when they go: half the price of a finalizer.
+    """Return a type whose instances clear their mark when freed, at half a finalizer's price.
 
-    Types are freed late, so this one must not know the mapping.
+    Types are freed late, so this one must not refer to the mapping.
     """
     fence = _thread.allocate_lock()
     fence.acquire()
@@ -342,8 +342,8 @@ def _lease_type(nbytes: int) -> type[Any]:
         def __del__(self) -> None:
             if self.process is not _process:
                 return
-            # A release, then an acquisition: whatever was read is read before the mark is seen,
-            # also on processors that may swap a load with a later store.
+            # A release, then an acquisition: all reads are done before the mark is cleared,
+            # even on processors that may reorder a load with a later store.
             fence.release()
             fence.acquire()
             self[nbytes] = b"\0"
@@ -361,7 +361,7 @@ class SegmentMap:
         self._adopted: dict[Hashable, dict[int, _Adopted]] = {}
 
     def adopt(self, peer: Hashable, segment_id: int, fd: int, nbytes: int) -> None:
-        """Map a new segment for `nbytes`, which the peer sealed; the descriptor is closed."""
+        """Map a new segment for `nbytes`, which the peer sealed, and close the descriptor."""
         try:
             _check_sealed(fd, nbytes, f"the segment {segment_id} of {peer}")
             with self._lock:
@@ -377,10 +377,10 @@ class SegmentMap:
             os.close(fd)
 
     def view(self, peer: Hashable, segment_id: int, nbytes: int) -> memoryview:
-        """Return the first bytes of a segment that came: mapped, not copied, writable.
+        """Return the first bytes of a received segment: mapped, not copied, writable.
 
-        When the view and all that was made from it are gone, the segment is the sender's again.
-        Call it once an arrival.
+        When the view and everything made from it is gone, the sender may use the segment again.
+        Call this once for each arrival.
         """
         adopted = self._adopted.get(peer, {}).get(segment_id)
         if adopted is None:
@@ -390,8 +390,8 @@ class SegmentMap:
             raise ProtocolViolation(
                 f"{peer} names {nbytes} bytes of the segment {segment_id}, which has {size}"
             )
-        # Everything that is made from this view keeps the lease, and not just the mapping: NumPy
-        # drops intermediate arrays and memoryviews from the chain, but not the exporter.
+        # Everything made from this view keeps the lease alive, not just the mapping: NumPy drops
+        # intermediate arrays and memoryviews from the chain of bases, but not the exporter.
         lease = adopted.lease.from_buffer(adopted.memory)
         lease.process = _process
         return memoryview(lease).cast("B")[:nbytes]

@@ -1,7 +1,7 @@
-"""Who is at the other end of a Unix socket, as the kernel tells.
+"""Who is at the other end of a Unix socket, according to the kernel.
 
-A worker speaks, over a Unix socket, with processes of its own user alone; so nobody can stand
-between the two but that user, and what they send needs no proof of its own.
+Over a Unix socket a worker speaks only with processes of its own user; so only that user could come
+between two workers, and their bytes need no proof.
 """
 
 import os
@@ -12,14 +12,14 @@ from telegrad.errors import AuthenticationFailed
 
 # Linux: process, user, group.
 _UCRED = struct.Struct("3i")
-# macOS and the BSDs, a socket option of the level 0: version, user (and groups, not wanted).
+# macOS and the BSDs, a socket option of level 0: version, user (and groups, unused).
 _XUCRED = struct.Struct("II")
 _XUCRED_BYTES = 76
 _SOL_LOCAL = 0
 
 
 def peer_process(sock: socket.socket) -> tuple[int, int] | None:
-    """Return the process, 0 if not known, and the user at the other end, where the kernel tells."""
+    """Return the process (0 if unknown) and user at the other end; None if not available."""
     if sock.family != socket.AF_UNIX:
         return None
     if hasattr(socket, "SO_PEERCRED"):
