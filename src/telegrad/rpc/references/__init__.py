@@ -1,1 +1,1 @@
-"""Values that stay where they are, and who refers to them."""
+"""References to values that stay on their workers."""

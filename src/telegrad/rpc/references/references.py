@@ -1,9 +1,9 @@
-"""A worker's references: the protocol's table, its lock, and the messages that it asks for.
+"""A worker's references: the protocol's table, its lock, and its messages.
 
-This ties the pure table to calls: what was created by a call that was given up is deleted, and a
+This ties the pure table to calls: a value created by a call that was given up is deleted, and a
 reference in an answer that is no longer wanted is taken back. Handles are released by finalizers,
-which run at any moment on any thread: they only note what is due, and the worker's timers do it.
-All messages to one worker about one event go in one notice, as a list.
+which run at any moment on any thread: they only note the work, and the worker's timers do it. All
+messages to one worker about one event are sent in one notice, as a list.
 """
 
 import collections
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _SERVICE: Final = "telegrad.references"
 _CANCEL: Final = "cancel"
-# How many messages about references go in one notice: this bounds its size.
+# The most messages about references in one notice, which bounds its size.
 _MOST_AT_ONCE: Final = 1000
 
 
@@ -80,7 +80,7 @@ class References:
         """Keep a place for a value that a user has asked for; return its future."""
         with self._lock:
             if endpoint.closed:
-                # The user was lost, so nobody would drop its fork: the value is not kept.
+                # The user was lost, so its fork would never be dropped: do not keep the value.
                 return Future()
             future: Future[Any] = self._table.create(rref, endpoint.peer.name)
         return future
@@ -111,17 +111,17 @@ class References:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether `flush_soon` has something to do."""
+        """Whether finalizers have noted work for `flush_soon`."""
         return bool(self._released) and not self._flushing
 
     def flush_soon(self) -> None:
-        """Do what finalizers noted, on another thread, since that sends messages."""
+        """Do the work that finalizers noted, on another thread, since that sends messages."""
         if self.needs_flush:
             self._flushing = True
             self._worker.host.start(self.flush)
 
     def flush(self) -> None:
-        """Do what finalizers noted, on this thread."""
+        """Do the work that finalizers noted, on this thread."""
         self._flushing = False
         effects: list[Send] = []
         while True:
@@ -161,7 +161,7 @@ class References:
         return [each.value() for each in futures if each.done() and each.exception() is None]
 
     def held(self, fork: int) -> Held | None:
-        """Return what is known of a fork that this worker holds."""
+        """Return the entry of a fork that this worker holds, if it does."""
         return self._table.held.get(fork)
 
     def is_early(self, fork: int) -> bool:
@@ -170,7 +170,7 @@ class References:
             return self._table.is_early(fork)
 
     def counts(self) -> dict[str, int]:
-        """Return how many values are owned, and how many forks are held and under way."""
+        """Return how many values are owned, and how many forks are held and on their way."""
         with self._lock:
             table = self._table
             return {
@@ -187,16 +187,16 @@ class References:
             pending = sum(each.state is ReferenceState.PENDING for each in held)
             return {"shared": len(shared), "forks": sum(shared), "pending": pending}
 
-    # Travelling.
+    # Sending and receiving.
 
     def export(self, endpoint: Endpoint, carrier: Call | Frame, reference: RRef) -> list[Any]:
-        """Return the descriptor of a reference in a call, or in an answer."""
+        """Return the descriptor of a reference that is sent in a call or an answer."""
         if reference._worker is not self._worker:
             raise UsageError(f"{reference!r} belongs to another worker of this process")
         fork = self._worker.next_id()
         with self._lock:
             if endpoint.closed:
-                # The path's forks were dropped when it closed; nobody would drop this one.
+                # The path's forks were dropped when it closed; this one never would be.
                 raise WorkerLost(
                     f"{reference!r} can't be passed on: worker {endpoint.peer.name!r} was lost"
                 )
@@ -224,7 +224,7 @@ class References:
                 case [int(), int(), str(), int(), int(), bool()]:
                     pass
                 case _:
-                    # In the table it would make later look-ups fail.
+                    # Such fields in the table would make later look-ups fail.
                     raise ProtocolViolation(
                         f"expected the fields of a reference, got {fields!r:.200}"
                     )
@@ -233,7 +233,7 @@ class References:
         effects: list[Send] = []
         with self._lock:
             if endpoint.closed:
-                # Their sender was lost, and its forks with it: a place for one would stay empty.
+                # The sender was lost, and its forks with it: the references lead nowhere.
                 raise WorkerLost(f"worker {parent!r}, which sent a reference, was lost")
             for rref, fork, name, number, incarnation, is_early in descriptors:
                 if name == self._worker.name:
@@ -249,17 +249,17 @@ class References:
     # Calls that were given up.
 
     def gave_up(self, call: Call) -> None:
-        """Have the callee drop a call whose deadline has passed, even if it has not come yet."""
+        """Have the callee drop a call whose deadline has passed, even if it has yet to arrive."""
         self._forget_opened(call.endpoint.calls)
         cancel = partial(self._cancel, call.endpoint, call.number, call.creates)
         if call.endpoint.can_send():
             cancel()
         elif call.creates:
-            # This has to arrive, but who waited for the call must not wait for this, too.
+            # This must arrive, but the call's waiting thread must not wait for it as well.
             self._worker.host.start(cancel)
 
     def _forget_opened(self, calls: Calls) -> None:
-        """Forget the calls that were given up once their references have arrived."""
+        """Forget the given-up calls whose references have arrived."""
         with self._lock:
             for number in list(calls.given_up):
                 forks = calls.given_up.get(number, ())
@@ -268,11 +268,11 @@ class References:
 
     def _cancel(self, endpoint: Endpoint, number: int, created: int) -> None:
         if endpoint.closed:
-            # What the call carried and created went with the path.
+            # The references that the call carried and created ended with the path.
             return
         self._worker.outgoing.notify_on(endpoint, _SERVICE, [_CANCEL, number])
         if created:
-            # It has been or will be created, but our user was told that it was not.
+            # The value has been or will be created, but the program was told that it was not.
             message = (DELETE, created, created)
             self._worker.outgoing.notify_on(endpoint, _SERVICE, [message])
 
@@ -301,19 +301,19 @@ class References:
                     match message:
                         case [str() as kind, int() as rref, str() as why] if kind == ABANDONED:
                             abandoned.append((rref, why))
-                        # On a closed path it went with its sender: nobody would drop the fork.
+                        # Ignored on a closed path: its sender was lost, so the fork would stay.
                         case _ if not request.via.closed:
                             effects += self._table.handle(request.frm.name, tuple(message))
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
         finally:
-            # Even if a message was malformed: the effects of those before it are due.
+            # Even if a message was malformed, the messages before it have effects.
             self._perform(effects)
         for rref, why in abandoned:
             self._give_up_awaited([rref], _never_made(rref, request.frm.name, why))
 
     def _perform(self, effects: list[Send]) -> None:
-        # Without the lock: a value's finalizer may use references itself.
+        # Outside the lock: a value's finalizer may use references itself.
         self._table.freed.clear()
         by_worker: dict[str | int, list[Any]] = {}
         for effect in effects:
@@ -333,14 +333,14 @@ class References:
                 self._give_up_awaited(asked, error)
             return
         if peer.lost is not None:
-            # It loses this worker, too, and then counts none of its forks.
+            # The peer loses this worker, too, and then counts none of its forks.
             messages = [message for message in messages if message[0] != DELETE]
             if not messages:
                 return
         if peer.info.name == self._worker.name or peer.outgoing is not None:
             self._send(peer, messages)
         else:
-            # Opening a path may take a while, and this may be a thread that must not wait.
+            # Opening a path may take a while, and this thread may be one that must not wait.
             self._worker.host.start(partial(self._send, peer, messages))
 
     def _send(self, peer: Session, messages: list[Any]) -> None:
@@ -352,16 +352,16 @@ class References:
                 path = next((each for each in peer.connections() if not each.closed), None)
                 finish = None if path is not None else self.peer_lost(peer.info, error)
             if path is not None:
-                # It can't be dialled now, but has not lost us: its counts must stay right.
+                # It can't be dialled now, but has not lost this worker: keep its counts right.
                 self._worker.outgoing.notify_on(path, _SERVICE, messages)
             elif finish is not None:
                 finish()
 
     def peer_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
-        """Forget the users and give up the owners on a lost worker, whose paths are closed.
+        """Forget a lost worker as a user, and give up its values; its paths are closed.
 
-        The caller holds the lock of the peers, so that the worker can't be met again in between,
-        and calls what this returns after releasing it.
+        The caller holds the lock of the peers, so that the worker can't be met again meanwhile,
+        and calls the function returned after releasing it.
         """
         name = who.name
         with self._lock:
@@ -389,15 +389,15 @@ class References:
         """Forget everything."""
         table = ReferenceTable(self._worker.name, Future)
         with self._lock:
-            # The old one's values are freed after the lock is released; see `_perform`.
+            # The old table's values are freed after the lock is released; see `_perform`.
             table, self._table = self._table, table
 
 
 def forget_frames(error: BaseException | None) -> None:
     """Remove the tracebacks of an error that is kept, and of its causes.
 
-    Their frames hold handles: a table that keeps the error, as the reason why those handles are
-    gone, would wait for ever for their release.
+    Their frames hold handles. A table keeps the error as the reason why a fork is gone, so the
+    handles would never be released.
     """
     while error is not None:
         error.__traceback__ = None

@@ -1,7 +1,7 @@
 """A reference to a value that lives on one worker, its owner.
 
-An RRef is a handle: the value is freed when the last handle in the cluster is gone. It travels in
-arguments and results of calls, never in a plain pickle.
+An RRef is a handle: the value is freed when the last handle in the cluster is gone. It can be sent
+in arguments and results of calls, never in a plain pickle.
 """
 
 import copy
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from telegrad.rpc.worker import Worker
 
-    # A plain RRef is one to Any; `typing` itself has such defaults from Python 3.13 on.
+    # A plain RRef refers to Any; `typing` itself has such defaults from Python 3.13 on.
     T_co = TypeVar("T_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
 
     T_co = TypeVar("T_co", covariant=True)
 
-# What futures, and other libraries' references, call `to_here`.
+# The names by which futures, and other libraries' references, call `to_here`.
 _TO_HERE = ("get", "result", "value", "wait")
 
 
@@ -59,7 +59,7 @@ class RRef(Reference, Generic[T_co]):
 
     @classmethod
     def handle(cls, worker: "Worker", owner: WorkerInfo, rref: int, fork: int | None) -> "RRef":
-        """Return the handle of a fork or, at the owner, of the value; it is counted already."""
+        """Return a handle to a fork or, at the owner, to the value; it is counted already."""
         self = cls.__new__(cls)
         self._set(worker, owner, rref, fork)
         return self
@@ -76,7 +76,7 @@ class RRef(Reference, Generic[T_co]):
         return f"<{role} RRef {self._rref:#x} of {self._owner.name!r}{self._to()}>"
 
     def _to(self) -> str:
-        """Return what is known here about its value, for the repr, without asking anybody."""
+        """Return what this worker knows about the value, for the repr, without a message."""
         if self._fork is None:
             try:
                 value = self._worker.references.value(self._rref)
@@ -145,7 +145,7 @@ class RRef(Reference, Generic[T_co]):
         if self._fork is None:
             worker, left = self._worker, None
             if timeout is not None:
-                # As for calls, 0 means for ever.
+                # 0 means for ever, as it does for calls.
                 left = worker.outgoing.deadline(timeout) - worker.host.now()
             try:
                 return self._own_value(left)
@@ -157,7 +157,7 @@ class RRef(Reference, Generic[T_co]):
         function: Any = fetch_value
         args: tuple[Any, ...] = (self._rref,)
         if self._worker.references.is_early(self._fork):
-            # The owner may not know of it yet; it learns of a reference that is sent to it.
+            # The owner may not know the reference yet; it learns of it when it is sent.
             function, args = fetch_value_of, (self,)
         try:
             fetched: T_co = self._worker.rpc_sync(self._owner, function, args, timeout=timeout)
@@ -179,7 +179,7 @@ class RRef(Reference, Generic[T_co]):
     def _told(
         self, error: CallTimeout | WorkerLost, what: str, timeout: float | None
     ) -> CallTimeout | WorkerLost:
-        """Return an error of a call for this reference, in words of the reference."""
+        """Return an error of a call for this reference, worded in terms of the reference."""
         if isinstance(error, CallTimeout):
             return self._too_late(what, timeout)
         return self._lost(error)
@@ -215,8 +215,8 @@ class RRef(Reference, Generic[T_co]):
     def backward(self, context_id: int = -1, retain_graph: bool = False) -> None:
         """Run a backward pass from the value, a scalar Tensor, on the worker that has it.
 
-        With the id of a context the pass is distributed, and its gradients are the context's;
-        without one, it is a pass of the owner alone.
+        With a context's id the pass is distributed, and the gradients are the context's; without
+        one, the pass runs on the owner alone.
         """
         self._check()
         layer = self._worker.interceptor
@@ -241,7 +241,7 @@ class RRef(Reference, Generic[T_co]):
 
 
 class RRefProxy:
-    """Calls the value's methods where the value is."""
+    """A proxy that calls the value's methods on its owner."""
 
     __slots__ = ("_call", "_reference", "_timeout")
 
@@ -254,7 +254,7 @@ class RRefProxy:
         return f"<{_VERBS[self._call]} proxy of {self._reference!r}>"
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        # The value is elsewhere: no more than the name of a method can be known here.
+        # The value is elsewhere, so any name may be one of its methods.
         if name.startswith("__"):
             raise AttributeError(name)
         reference, call, timeout = self._reference, self._call, self._timeout
@@ -298,7 +298,7 @@ def _again(error: BaseException) -> BaseException:
     """Return a copy of an error that the tables keep, to be raised.
 
     If the error itself were raised, its traceback would hold frames, and these the handle whose
-    release the tables wait for. An error that can't be copied faithfully is raised all the same.
+    release the tables wait for. An error that can't be copied faithfully is raised itself.
     """
     try:
         copied = copy.copy(error)
@@ -313,10 +313,10 @@ def _again(error: BaseException) -> BaseException:
 
 
 def _has_been_told(error: CallTimeout | WorkerLost) -> bool:
-    """Say whether the error needs no other words.
+    """Say whether the error needs no rewording.
 
-    One that was raised on the owner concerns the value and has the owner's traceback; one about a
-    worker that could not be reached in time already names it, with the reason.
+    An error raised on the owner concerns the value and has the owner's traceback; one about a
+    worker that could not be reached in time already names the worker, and the reason.
     """
     is_of_there = bool(getattr(error, "__notes__", None))
     return is_of_there or (isinstance(error, CallTimeout) and error.__cause__ is not None)
@@ -332,17 +332,17 @@ def fetch_value(rref: int) -> Future[Any]:
 @expose
 @async_execution
 def fetch_value_of(reference: RRef) -> Future[Any]:
-    """Answer a to_here of a reference that may have come before its value's creation."""
+    """Answer a to_here of a reference that may have arrived before its value's creation."""
     value = current_worker().references.value(reference._rref)
     if not value.done():
-        # Nobody else may hold it yet: without this reference its place would be freed, the creation
-        # would fill another one, and this answer would never come.
+        # This may be the only reference: if it were freed, so would be the value's place, the
+        # creation would fill another one, and this answer would never come.
         value.add_done_callback(Quick(partial(_let_go, reference)))
     return value
 
 
 def _let_go(reference: RRef, _: Future[Any]) -> None:
-    """Do nothing: the callback was there to hold the reference until the value has come."""
+    """Do nothing: the callback only holds the reference until the value is there."""
 
 
 @expose
