@@ -11,7 +11,7 @@ class Board(Protocol):
     """A process's access to a board; safe to use from several threads."""
 
     pace: float
-    """How many seconds to wait before looking for new texts again."""
+    """Seconds between two reads for new texts."""
 
     def post(self, text: str) -> None:
         """Append a text."""

@@ -1,12 +1,12 @@
 """A roster on a board, which outlives every worker: rank 0 may leave like any other.
 
 1. A worker posts a claim with its card, then reads what was posted before. So of two that join at
-   the same time, the later one sees the earlier one, and it is the later one that must not clash.
+   the same time, only the later one sees the other, and must fail if they clash.
 2. If another worker that still answers has its name or its rank, it withdraws its claim and fails.
-   If that other does not answer, that life of it is over.
-3. It posts that it has joined. All workers keep reading; one that leaves posts that.
+   If the other does not answer, that life of it is over.
+3. It posts that it has joined. All workers keep reading; a worker that leaves posts that, too.
 
-Entries are signed with the cluster's key, and those signed with another key are skipped. But if a
+Entries are signed with the cluster's key, and entries with another key are skipped. But if a
 worker with another key is alive at the place, joining fails: otherwise it would wait for the rest
 of its cluster forever. Positions on the board are the order of all events, the same for every
 worker.
@@ -68,7 +68,7 @@ class BoardRoster:
         self._lock = threading.RLock()
         self._position = 0
         self._strangers: dict[int, Card] = {}
-        """The claimed cards of workers with another key, by incarnation: to be reported only."""
+        """The claimed cards of workers with another key, by incarnation; only for reports."""
         self._cards: dict[str, Card] = {}
         self._ranks: dict[int, str] = {}
         """The name that took each rank first."""
@@ -129,7 +129,7 @@ class BoardRoster:
     def _check_strangers(self, identity: Identity, patience: float) -> None:
         """Raise if a worker with another key is alive at this place."""
         end = time.monotonic() + patience
-        # The latest first: it is the most likely to be alive.
+        # The latest first, since it is the most likely to be alive.
         for stranger in reversed(self._strange_rivals):
             left = end - time.monotonic()
             if left > 0 and _is_there(stranger, identity, left):
@@ -163,7 +163,7 @@ class BoardRoster:
             try:
                 self.refresh()
             except Exception:
-                # The place is gone, or this worker is just leaving; those who met know each other.
+                # The board is gone, or this worker is leaving; workers that met know each other.
                 return
 
     def refresh(self) -> None:
@@ -243,7 +243,7 @@ def _named(card: Card) -> str:
 
 
 def _misfit(card: Card, rival: Card, place: str) -> UsageError | None:
-    """Return why a worker can't join beside another that is alive, if it can't."""
+    """Return the error if a worker can't join beside another that is alive."""
     if rival.name == card.name:
         return UsageError(
             f"there is a worker named {card.name!r} already (rank {rival.rank}, at "
@@ -287,5 +287,5 @@ def _is_there(stranger: Card, identity: Identity, patience: float) -> bool:
     except (WorkerLost, UsageError):
         return False
     except PeerError:
-        pass  # One side refused the other, so there is one.
+        pass  # One side refused the other, so something listens.
     return True

@@ -1,4 +1,4 @@
-"""A card: what a worker says about itself to those that it meets."""
+"""A card: what a worker says about itself to the others of its world."""
 
 from typing import Final
 

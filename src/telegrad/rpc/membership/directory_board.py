@@ -39,7 +39,7 @@ class DirectoryBoard:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._clear()
-        # Another may clear the board, too, between the two locks; nothing was posted yet.
+        # Another process may clear the board between the two locks, before anything is posted.
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def __repr__(self) -> str:

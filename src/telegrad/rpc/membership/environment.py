@@ -27,7 +27,7 @@ KEY = "TELEGRAD_KEY"
 KEY_FILE = "TELEGRAD_KEY_FILE"
 CREDENTIALS = "TELEGRAD_CREDENTIALS"
 THREADS = "OMP_NUM_THREADS"
-"""OpenBLAS, MKL and PyTorch read it where their own variables are not set."""
+"""OpenBLAS, MKL and PyTorch read it if their own variables are not set."""
 
 
 def threads_each(processes: int) -> str:
@@ -62,9 +62,9 @@ def find_secrets(
 ) -> tuple[KeySource, Credentials | None]:
     """Return the key and, where `telegrad keygen` made one, a worker's certificate.
 
-    TELEGRAD_CREDENTIALS names a worker's directory as `telegrad keygen` made it, with the key, or
-    the directory that has those of all workers, `name` among them. TELEGRAD_KEY_FILE names a key
-    alone, or another one than the directory's, and TELEGRAD_KEY is one.
+    TELEGRAD_CREDENTIALS names the directory that `telegrad keygen` made for a worker, with the
+    key, or the directory of those of all workers, `name` among them. TELEGRAD_KEY_FILE names a key
+    alone, or one to use in place of the directory's; TELEGRAD_KEY holds a key.
     """
     directory, key_file = environment.get(CREDENTIALS), environment.get(KEY_FILE)
     credentials = None

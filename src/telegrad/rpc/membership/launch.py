@@ -1,8 +1,8 @@
 """Finding out which launcher started this process, and its rank, world size and job.
 
-For each launcher there is a function of the environment, which returns None if another launcher set
-it. The first that recognises the environment counts, so a launcher that may run inside another's
-job (torchrun under srun) comes before that.
+Each launcher has a function of the environment, which returns None if another launcher set it. The
+first that recognises the environment counts, so a launcher that may run inside another's job
+(torchrun under srun) comes before the other.
 """
 
 import re
@@ -42,7 +42,7 @@ def _torchrun(env: _Environment) -> Launch | None:
     if run is None:
         return None
     again = env.get("TORCHELASTIC_RESTART_COUNT", "0")
-    # The agents of several jobs may have one run id; their store's port is theirs alone.
+    # The agents of several jobs may share a run id, but not their store's port.
     job = f"{run}-{env.get(names.MASTER_PORT, '')}-{again}"
     size = _number(env, names.WORLD_SIZE)
     local = _number(env, "LOCAL_WORLD_SIZE")
@@ -77,7 +77,7 @@ def _mpich(env: _Environment) -> Launch | None:
 
 
 def _slurm(env: _Environment) -> Launch | None:
-    # A batch script itself has the first of these, too, though srun did not start it.
+    # A batch script itself has the first variable, too, though srun did not start it.
     if "SLURM_PROCID" not in env or "SLURM_STEP_ID" not in env:
         return None
     size = _number(env, "SLURM_NTASKS")
@@ -102,7 +102,7 @@ def _indexed_job(env: _Environment) -> Launch | None:
     if "JOB_COMPLETION_INDEX" not in env:
         return None
     rank = _number(env, "JOB_COMPLETION_INDEX")
-    # Kubernetes does not tell a pod how many there are: the manifest has to.
+    # Kubernetes does not tell a pod how many pods there are: the manifest must.
     size = _number(env, names.WORLD_SIZE) if names.WORLD_SIZE in env else None
     host, _, domain = socket.getfqdn().partition(".")
     job = host.removesuffix(f"-{rank}")
@@ -131,7 +131,7 @@ _LAUNCHERS: Final[tuple[Callable[[_Environment], Launch | None], ...]] = (
 
 
 def find_launch(env: _Environment) -> Launch | None:
-    """Return what the launcher of this process says; None if there was none."""
+    """Return what the launcher of this process says; None without a launcher."""
     return next((found for each in _LAUNCHERS if (found := each(env)) is not None), None)
 
 

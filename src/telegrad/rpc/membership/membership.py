@@ -1,8 +1,8 @@
 """A process's part in a cluster whose workers meet by themselves: joining and leaving it.
 
-A roster knows who is here. The workers of a world of fixed size leave together: all report to rank
-0 when they want to, and rank 0 counts (termination.py). In an open world each leaves when its own
-work is done. Invariant: what was opened is closed, however joining or leaving ends.
+A roster knows who is here. The workers of a world of fixed size leave together: each reports to
+rank 0 when it wants to leave, and rank 0 counts (termination.py). In an open world each leaves when
+its own work is done. Invariant: resources are freed, however joining or leaving ends.
 """
 
 import sys
@@ -59,7 +59,7 @@ class Membership:
         self.watchers: list[Callable[[RosterChange], object]] = []
         """Called with each change, after the worker knows of it."""
         self.launcher: str | None = None
-        """What started this process, if that was found."""
+        """The launcher that started this process, if known."""
         self._scripts: set[str] = set()
         self._names: Names = NO_NAMES
         self.roster: Roster = (
@@ -96,7 +96,7 @@ class Membership:
 
     def _join(self, size: int, on_start: Callable[[Worker], object]) -> None:
         worker = self.worker
-        # All this before the others know of this worker, and may call it.
+        # Done before the others know this worker, and may call it.
         joined = worker.joined = Future()
         on_start(worker)
         worker.register_service(_LEAVE, self._on_leave, inline=True)
@@ -105,7 +105,7 @@ class Membership:
         self._names = defined_names()
         info = worker.info
         me = Card(info.name, info.id, size, worker.address, info.incarnation, digest_of_script())
-        # Before entering: a change may be reported before the answer is dealt with.
+        # Before entering: a change may be reported before the answer has been handled.
         self.roster.follow(self._on_change)
         cards = self.roster.enter(worker, me, worker.options.join_timeout)
         meet(worker, cards, are_news=False)
@@ -115,7 +115,7 @@ class Membership:
         joined.set_result(None)
 
     def _on_change(self, change: RosterChange) -> None:
-        """Handle that a worker came or left."""
+        """Handle the arrival or departure of a worker."""
         if isinstance(change, Came):
             if change.card.name == self.worker.name:
                 return
@@ -159,7 +159,7 @@ class Membership:
         self._answer(ended)
 
     def _answer(self, ended: Round | None) -> None:
-        """Tell those that reported in a round whether they may leave."""
+        """Tell the workers that reported in a round whether they may leave."""
         if ended is None:
             return
         if ended.is_last:
@@ -202,7 +202,7 @@ class Membership:
                     self.roster.leave()
 
     def end_with_process(self) -> None:
-        """End without a shutdown: leave closing to the process's end, but tell the others why.
+        """End without a shutdown: let the process's end close connections, but tell the peers why.
 
         If the others learnt of the loss now, they could fail and end before this process does, and
         launchers blame the first process that ends. So only the reason is sent: the uncaught error,

@@ -3,12 +3,12 @@
 1. At a place that the program names: a directory that all see, or a store of PyTorch's.
 2. In the directory that TELEGRAD_MEETING names.
 3. On one machine: in the user's own directory, at a place named after the launcher's job or the
-port. 4. At MASTER_ADDR and MASTER_PORT, or at rank 0's host if the launcher names it: rank 0
-listens there.
-   Under torchrun, whose agent has its store at that port, they meet in the store.
+   port.
+4. At MASTER_ADDR and MASTER_PORT, or at rank 0's host if the launcher names it: rank 0 listens
+   there. Under torchrun, whose agent has its store at that port, they meet in the store.
 
-Beyond this machine, or if told to, workers speak TLS. Without certificates of `telegrad keygen`
-they have certificates by their key.
+Beyond this machine, or if told to, workers speak TLS. Without certificates of `telegrad keygen`,
+they derive certificates from their key.
 """
 
 import hashlib
@@ -103,7 +103,7 @@ def secrets_for(
 
 
 def _agents_board(address: str, job: str) -> Board:
-    # By name: this layer knows nothing of PyTorch, which is installed where torchrun is.
+    # Imported by name: this layer knows nothing of PyTorch, which torchrun's users have.
     found = import_module("telegrad.interop.torch.agent_store").store_at(address)
     return StoreBoard(found, f"telegrad/{job}")
 
@@ -118,7 +118,7 @@ def _checked(port: str) -> int:
 
 
 def _port_of(launch: Launch | None) -> str:
-    """Return the port where rank 0 listens by default: jobs have ports of their own."""
+    """Return the port where rank 0 listens by default; each job has one of its own."""
     if launch is None or not launch.job:
         return _PORT
     return str(20000 + int(_digest(launch.job), 16) % 10000)

@@ -30,7 +30,7 @@ from telegrad.rpc.transport import Connection, Identity, connect, listen
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
 
-# There are no arrays at a meeting, and what is read here is not counted by a budget.
+# No arrays are sent at a meeting place, and no budget counts the bytes read here.
 _LIMITS: Final = Limits(payload_bytes=0)
 # Seconds that a worker may take to read an answer.
 _LONGEST_REPLY: Final = 10.0
@@ -56,7 +56,7 @@ class Rendezvous:
     """The meeting place, run by rank 0.
 
     `on_return` is called with workers that come when all are there, or come back; `is_alive` says
-    whether a worker that has joined before still runs, which may take a while.
+    whether a worker that joined before still runs, which may take a while.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Rendezvous:
         self.closed = False
         self._refusals = Refusals(me.name)
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
-        # A worker that comes at once has to wait until this is constructed.
+        # A worker that comes at once must wait until this object is complete.
         with self._changed:
             self._listener = listen(
                 address, identity=identity, on_connection=self._accept, purpose=Purpose.MEETING
@@ -108,7 +108,7 @@ class Rendezvous:
                 if reason is None and (known is gone or not returns):
                     self._admit(joining, connection)
                     break
-            # Without the lock: asking may take a while.
+            # Outside the lock: asking may take a while.
             if reason is None and known is not None and self._is_alive(known):
                 reason = (
                     f"there is a worker named {known.name!r} already (rank {known.rank}, at "
@@ -122,7 +122,7 @@ class Rendezvous:
                 return
             gone = known
         if returns:
-            # Without the lock: telling everyone may take a while.
+            # Outside the lock: telling everyone may take a while.
             self._on_return(joining)
 
     def _misfit(self, joining: Card) -> str | None:
@@ -150,7 +150,7 @@ class Rendezvous:
         return None
 
     def _has_gone(self, name: str) -> bool:
-        """Say whether a known worker may come back: it is gone, or will be asked whether it is."""
+        """Say whether a known name may be reused: its worker is gone, or will be asked."""
         if self._complete:
             return True
         waiting = self._waiting.get(name)
@@ -175,7 +175,7 @@ class Rendezvous:
             self._changed.notify_all()
 
     def forget(self, name: str, incarnation: int) -> None:
-        """Forget a life of a worker that is over: later workers don't hear of it."""
+        """Forget a worker's life that is over, so that later workers don't hear of it."""
         with self._changed:
             known = self._members.get(name)
             is_it = known is not None and known.incarnation == incarnation
@@ -204,10 +204,10 @@ class Rendezvous:
             return self._everyone()
 
     def close(self) -> None:
-        """Admit nobody any more."""
+        """Admit no more workers."""
         self._listener.close()
         with self._changed:
-            # Somebody connected already may still try to join, and is refused.
+            # A worker that is connected already may still try to join, and is refused.
             self.closed = True
             for waiting in self._waiting.values():
                 _reply(waiting, FAILURE, "rank 0 has given up waiting for the others")
@@ -255,7 +255,7 @@ def join(address: str, identity: Identity, me: Card, timeout: float) -> list[Car
             raise kind(f"{me.name} can't join: {reason}")
         return _decode_all(frame.header)
     except CallTimeout:
-        # It is an OSError, too, but no closed connection.
+        # CallTimeout is an OSError, too, but means no closed connection.
         raise
     except (EOFError, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CallTimeout(f"rank 0 at {address} closed the connection: {error}") from error

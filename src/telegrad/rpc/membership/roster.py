@@ -35,11 +35,11 @@ RosterChange: TypeAlias = Came | Left
 
 
 class WorldMismatch(UsageError):
-    """A worker of an open world where one of fixed size meets, or the other way round."""
+    """A worker of an open world meets one of fixed size, or the other way round."""
 
 
 class Roster(Protocol):
-    """Where the workers of one world learn of each other."""
+    """The place where the workers of one world learn of each other."""
 
     def choose_rank(self, name: str) -> int:
         """Return a rank that no other worker has, for a worker that was given none."""
@@ -51,7 +51,7 @@ class Roster(Protocol):
         """Call `on_change` with each change from now on, in order."""
 
     def refresh(self) -> None:
-        """Report at once what has changed."""
+        """Report changes at once."""
 
     def leave(self) -> None:
         """Announce to the others that this worker leaves."""

@@ -1,7 +1,7 @@
 """A roster that rank 0 serves at its meeting place, and that ends with rank 0.
 
-Rank 0 knows everyone, and announces to all who came, came back or left. A worker that needs a name
-which it does not know asks rank 0.
+Rank 0 knows everyone, and announces to all workers who came, came back or left. A worker that needs
+a name that it does not know asks rank 0.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ class ServedRoster:
             return
         assert self._worker is not None, "it has entered"
         if self._worker.peers.holder_of(0) is None:
-            # Rank 0 has left; those who met know each other.
+            # Rank 0 has left; the workers that met know each other.
             return
         with suppress(PeerError):
             patience = self._worker.options.lost_after
@@ -101,7 +101,7 @@ class ServedRoster:
 
     def _announce(self, came: Card) -> None:
         """Announce a worker that came late or is back, perhaps at another address."""
-        # Here first, since this may reveal that its previous life was lost.
+        # Handled here first, since this may reveal that its previous life was lost.
         self._on_change(Came(came))
         self._tell_all(Came(came))
 
@@ -114,12 +114,12 @@ class ServedRoster:
                     self._worker.notify_service(peer.info, _CHANGED, change)
 
     def is_alive(self, member: Card) -> bool:
-        """Ask a worker whether it still is the one that joined; if it is silent, it is lost."""
+        """Ask a worker whether it is still the one that joined; if it is silent, it is lost."""
         assert self._worker is not None, "it has entered"
         worker, patience = self._worker, self._worker.options.lost_after
         try:
             if (joined := worker.joined) is not None:
-                # All have come, but are not among the peers yet.
+                # All workers have come, but are not among the peers yet.
                 joined.wait(patience)
             incarnation, _ = worker.ask_service(member.name, _ALIVE, timeout=patience)
         except (PeerError, NotInitialized, UsageError):
@@ -151,7 +151,7 @@ class ServedRoster:
 
     def _on_changed(self, request: ServiceRequest) -> None:
         if request.frm.id != 0:
-            # Anyone else could divert calls for another worker to wherever it likes.
+            # Any other worker could divert calls for a third one to any address.
             raise ProtocolViolation(
                 f"{request.frm.name!r} announces who came or left; only rank 0 does"
             )

@@ -1,18 +1,17 @@
-"""When the workers of a cluster may leave: once none works, and none can get new work.
+"""Termination detection: the workers of a cluster may leave once none has or can get work.
 
 1. A worker whose program has ended and that is quiet (no call open, none being served) reports to
    rank 0, with the number of calls that it has served so far.
 2. When all have reported, or are lost, the round is over. That is not the end yet: a worker may
-have
-   been called after its report, and have called others, before its caller reported.
+   have been called after its report, and have called others, before its caller reported.
 3. If the numbers are those of the round before, all may leave. Otherwise everyone reports again.
 
 Why that suffices: a busy worker was called by a busy one, and so on back to one whose program still
 runs, but no program does. A worker with the same number in two reports served nothing between them,
-and the end of the first round lies between the two reports of each. So at that moment nobody
-worked.
+and the end of the first round lies between the two reports of each. So at that moment no worker was
+busy.
 
-Pure state; callers take turns.
+Pure state; the caller serialises.
 """
 
 from typing import Any, NamedTuple
@@ -34,7 +33,7 @@ class TerminationDetector:
         self.tokens: list[Any] = []
         """The tokens of this round's reports: callers get them back with the round."""
         self.gone: dict[str, None] = {}
-        """The workers that won't report any more."""
+        """The workers that will report no more."""
         self._before: dict[str, int] | None = None
 
     def report(self, name: str, served: int, token: Any) -> Round | None:
@@ -44,7 +43,7 @@ class TerminationDetector:
         return self._end()
 
     def lost(self, name: str) -> Round | None:
-        """Note that a worker won't report any more; return the round if it is over."""
+        """Note that a worker will report no more; return the round if it is over."""
         self.gone[name] = None
         return self._end()
 

@@ -23,15 +23,15 @@ from telegrad.rpc.transport.directory import check_private_directory, remove_aba
 
 _KEY = "user.key"
 _DAY = 86400.0
-# Bytes of the directory's path: a socket's path has at most 103, 30 of them for its name.
+# The most bytes of the directory's path: a socket's path has at most 103, 30 for its name.
 _LONGEST = 73
 
 
 def user_directory() -> str:
     """Return a directory that only this user's processes can enter; the same for all of them.
 
-    It is in the user's runtime or home directory, where nobody else can make it first. If there is
-    neither, it is among the temporary files.
+    It is in the user's runtime or home directory, where no other user can make it first, or else
+    among the temporary files.
     """
     for path in _own_places():
         if len(os.fsencode(path)) <= _LONGEST and _is_made(path):
@@ -51,7 +51,7 @@ def user_directory() -> str:
 
 def _own_places() -> Iterator[str]:
     """Yield possible places that belong to the user, the best first."""
-    # The second usually is the first: so a process without the variable finds the same place.
+    # The second is usually the first, too, so a process without the variable finds it.
     for runtime in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.getuid()}"):
         if os.path.isabs(runtime) and _is_private(runtime):
             yield os.path.join(runtime, "telegrad")
@@ -89,7 +89,7 @@ def users_key() -> ClusterKey:
         unseen = os.path.join(directory, f"{_KEY}.{os.getpid()}")
         ClusterKey.fresh().save(unseen)
         try:
-            # The file appears as a whole, and the first one stays.
+            # The file appears as a whole, and the first process's file stays.
             os.link(unseen, path)
         except FileExistsError:
             pass
