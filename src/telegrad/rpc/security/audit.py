@@ -1,4 +1,4 @@
-"""The audit log: who came, was refused, left, was lost or called what, as one JSON object a line.
+"""The audit log: arrivals, refusals, departures, losses and calls, as one JSON object a line.
 
 The lines go to the logger ``telegrad.audit``, at the level INFO, which is off unless a program
 turns it on. docs/security.md has the events and fields, which are stable. Invariant: no argument,

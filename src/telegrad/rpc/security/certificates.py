@@ -1,10 +1,10 @@
 """Making a cluster's secrets: an authority, a certificate for each worker, and the key.
 
     DIR/authority/   the authority's certificate and private key: stays where it was made
-    DIR/<worker>/    what one worker needs, all of it, to be copied to its machine
+    DIR/<worker>/    all files that one worker needs, to be copied to its machine
 
 Only this module needs the package cryptography, for `telegrad keygen` and for workers that have
-only a key (keyed_credentials.py); all others need no more than `telegrad.rpc.security.tls`.
+only a key (keyed_credentials.py); otherwise workers need only `telegrad.rpc.security.tls`.
 Invariants: every file has mode 0600 in a directory with mode 0700, and no existing certificate is
 replaced.
 """
@@ -40,7 +40,7 @@ _TITLE = "telegrad cluster authority"
 _SKEW = datetime.timedelta(hours=1)
 # Long enough that workers can be added for years; their own certificates end sooner.
 _AUTHORITY_LIFETIME = datetime.timedelta(days=3650)
-# A certificate by the key is valid as long as the key: no clock decides who may connect.
+# A certificate made by the key is valid as long as the key: no clock decides who may connect.
 _ALWAYS = (
     datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
     datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC),
@@ -87,13 +87,13 @@ def mint(
 
 
 def mint_by_key(worker: str, key: ClusterKey) -> tuple[bytes, bytes]:
-    """Return the authority's certificate, and a worker's with its private key, by the key alone.
+    """Return the authority's certificate, and a worker's with its private key, from the key alone.
 
-    The authority's private key is derived from the cluster's key. So all who have that trust each
-    other's certificates, and nobody else can make one.
+    The authority's private key is derived from the cluster's key. So all who have the key trust
+    each other's certificates, and nobody else can make one.
     """
     seed = b"".join(key.derive("telegrad authority", bytes([part])) for part in range(2))
-    # Twice as many bits as the order has, so that all remainders are about equally likely.
+    # Twice as many bits as the order has, so that all remainders are almost equally likely.
     number = int.from_bytes(seed, "big") % (_ORDER - 1) + 1
     private_key = ec.derive_private_key(number, ec.SECP256R1())
     authority = _make_authority(private_key, f"{_TITLE} {key.tag}", _ALWAYS)

@@ -1,4 +1,4 @@
-"""How two workers come to trust a connection: a state machine, one for each side.
+"""The handshake by which two workers come to trust a connection: a state machine for each side.
 
     dialler                                      listener
     introduction (name, nonce, ...)      ─►      for me, for this purpose, at these ends?
@@ -9,18 +9,18 @@
 
 T is both introductions, byte for byte, and the certificates of both sides where there is TLS. It
 includes the purpose, the listener that the dialler expects, both names, incarnations and nonces,
-the ends of the connection, versions and limits. So nothing that was negotiated can be changed on
-the way. A proof for one purpose, listener or connection is worthless for any other; a recorded one
-is worthless because nonces are fresh, and one sent back to its maker because it names the side.
-Each side compares what the other states with what it sees itself, so a relayed handshake fails,
-changed or not. The keys of the frames that follow, one for each direction, are derived from T as
-well, and so belong to this connection alone. The dialler proves first: a stranger learns nothing
-made with the key. While a key is being changed, a worker has several: the dialler proves with its
-first, and the listener accepts any of its own and answers with the same.
+the ends of the connection, versions and limits. So nothing negotiated can be changed on the way. A
+proof for one purpose, listener or connection is worthless for any other; a recorded proof is
+worthless because nonces are fresh, and one sent back to its maker because it names the side. Each
+side compares the other's statements with what it sees itself, so a relayed handshake fails, changed
+or not. The keys of the frames that follow, one for each direction, are derived from T as well, and
+so belong to this connection alone. The dialler proves first: a stranger learns nothing made with
+the key. While a key is being changed, a worker has several: the dialler proves with its first, and
+the listener accepts any of its own and answers with the same.
 
 There is no I/O, clock or randomness here: bytes, nonces and the time come in, effects go out. Every
 message has a fixed size, and `wanted` says how much of it is missing, so a driver that reads no
-more than that never takes a byte of what follows. Invariants: `Established` is the last effect of a
+more than that never takes a byte of the frames. Invariants: `Established` is the last effect of a
 successful handshake, and follows a proof that was checked; after `Failed` nothing is handled.
 """
 
@@ -44,7 +44,7 @@ from telegrad.rpc.security.keys import ClusterKey, SessionKeys
 
 _PROOF = b"\x01"
 REFUSAL = b"\x00"
-"""What a listener sends in place of its introduction (a certificate was refused) or its proof."""
+"""Sent by a listener in place of its introduction (a certificate was refused) or its proof."""
 _PROOF_BYTES = 1 + hashlib.sha256().digest_size
 _TLS_DOUBT = ": have both sides certificates (TELEGRAD_CREDENTIALS), or neither?"
 _KEY_ADVICE = "check that both workers were given the same key (TELEGRAD_KEY_FILE)"
@@ -85,7 +85,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Established(msgspec.Struct, frozen=True):
-    """The other side has proved the key; what follows is payload, under the keys."""
+    """The other side has proved the key; the payload follows, under `keys`."""
 
     agreement: Agreement
     keys: SessionKeys
@@ -109,7 +109,7 @@ class _State(enum.Enum):
 
 
 class Handshake:
-    """One side's part; `handle` takes an event and the time and returns what to do."""
+    """One side's part; `handle` takes an event and the time and returns effects."""
 
     def __init__(
         self,
@@ -123,14 +123,14 @@ class Handshake:
     ) -> None:
         """Take part as `own`, proving with the first of the `keys` and accepting all of them.
 
-        `certified` is the name in the other side's certificate, if there is one; `certificates`
-        are digests of the dialler's and the listener's, in this order. Where no certificates are
-        shown, `revoked` are the names that the key alone does not prove.
+        `certified` is the name in the other side's certificate, if there is one; `certificates` are
+        digests of the dialler's and the listener's, in this order. If no certificates are shown,
+        `revoked` are the names that the key alone does not prove.
         """
         self._own = own
         self._keys = keys
         self._key = keys[0]
-        """The one that both sides use."""
+        """The key that both sides use."""
         self._deadline = deadline
         self._certified = certified
         self._certificates = certificates
@@ -139,7 +139,7 @@ class Handshake:
         self._received = b""
         self._transcript = b""
         self.peer: Introduction | None = None
-        """What the other side claims to be, once it has said so; not proved yet."""
+        """The other side's introduction, once it has come; not proved yet."""
 
     @property
     def wanted(self) -> int:
@@ -151,7 +151,7 @@ class Handshake:
         return 0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Return what to do about the event."""
+        """Return the effects of the event."""
         if self._state is _State.DONE:
             return []
         if now >= self._deadline:
@@ -171,7 +171,7 @@ class Handshake:
                     raise ProtocolViolation(
                         f"the connection was closed when {self._state.value} was expected "
                         f"({len(self._received)} bytes of it came)"
-                        # A side that speaks TLS does this where ours speaks plain TCP.
+                        # A side that speaks TLS closes so if this one speaks plain TCP.
                         + (_TLS_DOUBT if self.peer is None and self._own.ends else "")
                     )
                 case Elapsed():
@@ -219,7 +219,7 @@ class Handshake:
             try:
                 self._check_meant(peer)
             except PeerError as error:
-                # Answered all the same, so that the dialler can find and report what does not fit.
+                # Answer all the same, so that the dialler can find and report the mismatch.
                 return [Write(answer), *self._fail(error)]
             self._transcript = b"".join((message, answer, *self._certificates))
             self._state = _State.AWAITS_PROOF
@@ -240,7 +240,7 @@ class Handshake:
         except AuthenticationFailed as error:
             if own.side is Side.DIALLER:
                 raise
-            # Said, so that a listener that closes without a word can be known to have died.
+            # Tell the dialler: a listener that closes without a refusal must have died.
             return [Write(REFUSAL.ljust(_PROOF_BYTES, b"\0")), *self._fail(error)]
         self._state = _State.DONE
         agreement = Agreement(
@@ -304,7 +304,7 @@ class Handshake:
                     "the address out of date?"
                 )
             return
-        # A dialler says whom it dials, but at a meeting place it knows nobody yet.
+        # A dialler names the worker that it dials, but at a meeting place it knows none yet.
         if peer.expected != (own.name if own.purpose is Purpose.LINK else ""):
             raise AuthenticationFailed(
                 f"{peer.name} dialled {peer.expected or 'nobody'} and reached {own.name}: is the "

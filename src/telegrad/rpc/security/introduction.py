@@ -1,6 +1,6 @@
 """An introduction: what a worker says about itself when a connection opens, in a fixed size.
 
-An introduction is the only thing that is parsed before the other side has proved the cluster's
+An introduction is the only message that is parsed before the other side has proved the cluster's
 key, so it has one length, one layout and no choices: integers, a nonce, padded names and the two
 ends of the connection. Nothing in it decides how much is read or allocated.
 
@@ -26,7 +26,7 @@ NONCE_BYTES = 32
 _MAGIC = b"telegrad"
 _NAME_BYTES = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-# Of each end of a connection an IPv6 address and a port.
+# An IPv6 address and a port for each end of a connection.
 _ENDS = struct.Struct("!16sH16sH")
 # magic, side, purpose, segments, oldest, newest, incarnation, three limits, nonce, name, expected
 # name, ends
@@ -50,7 +50,7 @@ class Purpose(enum.IntEnum):
 
     @property
     def place(self) -> str:
-        """Where such a connection leads."""
+        """The place to which such a connection leads."""
         return "the listener of a worker" if self is Purpose.LINK else "a meeting place"
 
 
@@ -78,7 +78,7 @@ class Ends(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decode(field: bytes) -> "Ends | None":
-        """Return the ends; None where none were stated."""
+        """Return the ends; None if none were stated."""
         if not any(field):
             return None
         dialler, dialler_port, listener, listener_port = _ENDS.unpack(field)
@@ -110,10 +110,10 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Introduction(msgspec.Struct, frozen=True):
-    """Who speaks, to whom, what for, and what it can do.
+    """Who speaks, to whom, what for, and with which abilities.
 
-    `expected` is the name that the dialler dials, "" at a meeting place. `ends` are those of the
-    connection, where the proof is bound to them. `segments`: whether it accepts shared memory.
+    `expected` is the name of the worker that the dialler dials, "" at a meeting place. `ends` are
+    the connection's, if the proof is bound to them. `segments`: whether shared memory is accepted.
     """
 
     side: Side
@@ -152,7 +152,7 @@ class Introduction(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decode(message: bytes) -> "Introduction":
-        """Return what the message says, or raise ProtocolViolation."""
+        """Return the introduction in the message, or raise ProtocolViolation."""
         if len(message) != INTRODUCTION_BYTES:
             raise ProtocolViolation(
                 f"expected an introduction of {INTRODUCTION_BYTES} bytes, got {len(message)}"
@@ -200,12 +200,12 @@ def _padded(field: bytes, length: int) -> str | None:
 
 
 def could_be_introduction(received: bytes) -> bool:
-    """Say whether an introduction may begin with these bytes; eight reveal a stranger."""
+    """Say whether an introduction may begin with these bytes; the first eight decide."""
     return received[: len(_MAGIC)] == _MAGIC[: len(received)]
 
 
 def check_worker_name(name: str) -> str:
-    """Return the name, or raise UsageError with what a worker may be called."""
+    """Return the name, or raise UsageError with the rules for names."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
             "expected a worker's name of 1 to 128 ASCII letters, digits and the signs _ . : - "

@@ -16,14 +16,14 @@ STEPS: Final = ("add", "use", "drop")
 
 
 class KeySource(Protocol):
-    """Where a worker gets its cluster's keys from: one ClusterKey, or a file of several."""
+    """The source of a worker's cluster keys: one ClusterKey, or a file of several."""
 
     def valid(self) -> tuple[ClusterKey, ...]:
         """Return the keys that are valid now, first the one to prove with."""
 
 
 class KeyFile:
-    """The keys in a file, as it is now."""
+    """The keys in a file, kept up to date."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
@@ -52,7 +52,7 @@ def next_keys(keys: tuple[ClusterKey, ...], step: str) -> tuple[ClusterKey, ...]
 
 
 def write_keys(path: str | os.PathLike[str], keys: tuple[ClusterKey, ...]) -> None:
-    """Replace a file of keys by another with mode 0600; at any moment, one of them is there."""
+    """Replace a file of keys atomically by another with mode 0600."""
     unseen = f"{os.fspath(path)}.{os.getpid()}"
     write_private(unseen, b"".join(key.encode() for key in keys))
     os.replace(unseen, path)

@@ -1,4 +1,4 @@
-"""Certificates by the cluster's key alone: each worker mints its own, and nothing is copied.
+"""Certificates made from the cluster's key alone: each worker mints its own; none is copied.
 
 The key proves who belongs to the cluster, but a member may take any name. Where names must be
 proved as well, `telegrad keygen` mints a certificate for each worker.
@@ -34,12 +34,12 @@ class KeyedCredentials:
             return self._minted[1]
 
     def check(self, name: str) -> None:
-        """Mint the certificate unless that is done; raise if it can't be."""
+        """Mint the certificate unless that was done; raise if it can't be minted."""
         self.current()
 
 
 def _mint(name: str, keys: tuple[ClusterKey, ...]) -> Contexts:
-    """Return a certificate by the first key; peers may have theirs by any of the keys."""
+    """Return a certificate made from the first key; accept peers' made from any of them."""
     try:
         from telegrad.rpc.security.certificates import mint_by_key
     except ImportError as error:

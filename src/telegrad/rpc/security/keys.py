@@ -1,4 +1,4 @@
-"""The cluster's key, which every worker of a cluster knows and nobody else.
+"""The cluster's key, known to every worker of a cluster and to nobody else.
 
 Invariant: the bytes never appear in a representation, an error or a log, and a file that holds
 them is readable by its owner alone.
@@ -75,7 +75,7 @@ class ClusterKey:
 
     @classmethod
     def parse(cls, text: str, where: str) -> "ClusterKey":
-        """Return the key in hexadecimal digits; `where` the text was found is for errors."""
+        """Return the key written in hexadecimal digits; errors say `where` the text was found."""
         try:
             return cls(bytes.fromhex(text.strip()))
         except (ValueError, UsageError):
@@ -104,7 +104,7 @@ class ClusterKey:
     def derive(self, label: str, transcript: bytes) -> bytes:
         """Return thirty-two bytes that only holders of this key can compute: HKDF-Expand, RFC 5869.
 
-        Those of different labels or transcripts reveal nothing about each other. (HKDF's first
+        Results for different labels or transcripts reveal nothing about each other. (HKDF's first
         step, which makes a key out of uneven randomness, is not needed here.)
         """
         return hmac.digest(self._secret, label.encode() + b"\0" + transcript + b"\x01", "sha256")
@@ -130,7 +130,7 @@ def write_private(path: str | os.PathLike[str], contents: bytes) -> None:
 
 
 def _check_private(status: os.stat_result, path: str | os.PathLike[str]) -> None:
-    # The group of a file of root's may read it, but not write it: it could put in another key.
+    # The group may read a file of root's, but not write it, lest it replace the key.
     closed_to = 0o037 if status.st_uid == 0 else 0o077
     if stat.S_ISREG(status.st_mode) and status.st_mode & closed_to:
         raise Refused(

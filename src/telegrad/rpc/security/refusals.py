@@ -1,7 +1,7 @@
-"""Logging what a worker refuses: the first few of each source in a minute, then how many more.
+"""Logging a worker's refusals: the first few of each source in a minute, then only their number.
 
-A stranger that can reach a port could fill the disk with refusals. Invariant: however many are
-refused, from however many sources, there are at most `_MOST` lines and as many counts a minute.
+A stranger that can reach a port could fill the disk with refusals. Invariant: however many there
+are, from however many sources, at most `_MOST` lines and as many counts are logged a minute.
 """
 
 import logging
@@ -28,7 +28,7 @@ class Refusals:
         self._untold: dict[str, int] = {}
         self._lines = 0
         self.due = math.inf
-        """When the minute is over, and `catch_up` logs what was only counted."""
+        """When the minute is over, and `catch_up` logs the counts."""
 
     def note(self, source: str, now: float, message: str, **fields: Any) -> None:
         """Log a refusal, or only count it; `fields` are for the audit log."""
@@ -46,7 +46,7 @@ class Refusals:
         audit("refused", self._worker, source=source, **fields)
 
     def catch_up(self, now: float) -> None:
-        """Log how many were only counted, if the minute is over."""
+        """Log the counts of unlogged refusals, if the minute is over."""
         if now < self.due:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""A worker's certificate, and what the other side's must satisfy.
+"""A worker's certificate, and the requirements on the other side's.
 
 Workers are known by name, not by host: a certificate carries `telegrad:worker:<name>` as its
 only subject alternative name, and both sides must show one signed by the cluster's authority.
@@ -29,12 +29,12 @@ WORKER_URI = "telegrad:worker:"
 
 
 class Contexts(NamedTuple):
-    """What one connection needs: contexts for both ends, and the certificates to refuse."""
+    """TLS contexts for both ends of a connection, and the certificates to refuse."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
     digest: bytes
-    """Of this worker's own certificate."""
+    """The digest of this worker's own certificate."""
     revoked: Mapping[bytes, str]
     """The digests of revoked certificates, with the names of their workers."""
 
@@ -45,7 +45,7 @@ class Contexts(NamedTuple):
         """Return the contexts for a certificate and peers that one of the authorities signed."""
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # Not the host's name counts, but the worker's, which the certificate carries.
+        # The certificate names the worker, not its host.
         client.check_hostname = False
         for context in (server, client):
             context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -65,7 +65,7 @@ class Contexts(NamedTuple):
         return name, digest
 
     def check(self, name: str, digest: bytes) -> None:
-        """Raise if a worker's certificate was revoked or, where it shows none, any it had."""
+        """Raise if the certificate was revoked or, where none is shown, any of that worker."""
         if digest in self.revoked or (not digest and name in self.revoked.values()):
             raise AuthenticationFailed(
                 f"the certificate of {name} was revoked: mint {name} another one with `telegrad "
@@ -74,17 +74,17 @@ class Contexts(NamedTuple):
 
 
 class CredentialSource(Protocol):
-    """Where a worker gets its certificate from: a directory, or its cluster's key."""
+    """The source of a worker's certificate: a directory, or its cluster's key."""
 
     def current(self) -> Contexts:
-        """Return what is valid for connections that are opened now."""
+        """Return the contexts for connections that are opened now."""
 
     def check(self, name: str) -> None:
-        """Raise unless these are the worker's own, and others of its cluster would accept them."""
+        """Raise unless the certificate is the worker's own, and peers would accept it."""
 
 
 class Credentials:
-    """A worker's directory as `telegrad keygen` made it; read again when something changes there.
+    """The directory that `telegrad keygen` made for a worker; read again when its files change.
 
     So certificates can be renewed and revoked while the worker runs.
     """
@@ -127,7 +127,7 @@ class Credentials:
         dialler = contexts.client.wrap_bio(back, there)
         listener = contexts.server.wrap_bio(there, back, server_side=True)
         try:
-            # A handshake with oneself, until the dialler has seen the certificate.
+            # A handshake with itself, until the dialler has seen the certificate.
             for side in (dialler, listener, dialler):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     side.do_handshake()
@@ -145,12 +145,12 @@ class Credentials:
             )
 
     def load_key(self) -> KeyFile:
-        """Return the cluster's keys that were minted along."""
+        """Return the cluster's keys in the same directory."""
         return KeyFile(self.directory / KEY_FILE)
 
 
 def load_revoked(path: Path) -> dict[bytes, str]:
-    """Return the digests in a list of revoked certificates: one a line, and after it its worker."""
+    """Return a list's digests of revoked certificates with their workers, one pair a line."""
     try:
         lines = path.read_text("ascii").splitlines() if path.exists() else []
         words = [line.split(maxsplit=1) for line in lines if line.strip()]
@@ -168,7 +168,7 @@ def load_revoked(path: Path) -> dict[bytes, str]:
 def certified_name(sock: ssl.SSLSocket | ssl.SSLObject) -> str:
     """Return the worker that the other side's certificate names."""
     certificate = sock.getpeercert() or {}
-    # Pairs of kind and value; the stubs give this field the type of every other field too.
+    # Pairs of kind and value; the stubs give this field the type that all others have.
     pairs = cast(tuple[tuple[str, str], ...], certificate.get("subjectAltName", ()))
     names = [
         value.removeprefix(WORKER_URI)

@@ -1,4 +1,4 @@
-"""A value that was read from files, and is read again when one of them changes.
+"""A value read from files, and read again when one of them changes.
 
 Invariant: if the files can't be read or used, the old value is kept, and a line is logged.
 """
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class WatchedFiles(Generic[T]):
-    """The result of a function that reads these files; some of them may be missing."""
+    """The result of a function that reads files, some of which may be missing."""
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], read: Callable[[], T]) -> None:
         self._paths = paths
         self._read = read
         self._lock = threading.RLock()
-        # In this order, so that a change in between is noticed next time.
+        # Look first, then read, so that a change in between is noticed next time.
         self._seen = self._look()
         self._value = read()
 
@@ -43,7 +43,7 @@ class WatchedFiles(Generic[T]):
 
 
 def _state(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
-    """Return what differs once a file, or its mode, was changed or replaced."""
+    """Return a state that differs once a file, or its mode, was changed or replaced."""
     try:
         found = os.stat(path)
     except OSError:
