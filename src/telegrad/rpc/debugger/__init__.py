@@ -1,1 +1,1 @@
-"""A handler at a ``breakpoint()``: its prompt, and the deadlines that rest in that time."""
+"""A handler at a ``breakpoint()``: its prompt, and the deadlines that rest meanwhile."""

@@ -1,9 +1,9 @@
-"""The console of a handler at a breakpoint: where its prompt is, and who may use it.
+"""The console of a handler at a breakpoint: the place of its prompt, and who may use it.
 
 1. This process's terminal, if it has one.
 2. The terminal of the process that started this one, lent to one worker at a time: see `Lender`.
 3. Otherwise a Unix socket in a directory that only this user can enter. A line on standard error
-   says how to attach, and the handler waits until somebody does; other users are turned away.
+   says how to attach, and the handler waits until the user does; other users are refused.
 
 Only one handler of a process has a prompt at a time; others wait for their turn.
 """
@@ -42,7 +42,7 @@ class Console:
 
     def __init__(self, worker: "Worker", where: str) -> None:
         self.is_own = False
-        """Whether it is this process's own terminal, so that lines can be edited."""
+        """Whether this is the process's own terminal, so that lines can be edited."""
         self._lender: Lender | None = None
         _turn.acquire()
         try:
@@ -59,7 +59,7 @@ class Console:
         path = None if self._lender is None else self._lender.take()
         if path is None:
             return _visited(worker, where)
-        # It must not become this process's controlling terminal: Ctrl-C is for the starter.
+        # It must not become this process's controlling terminal: its Ctrl-C is for the lender.
         stdin = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOCTTY), "r")
         stdout = os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY), "w")
         print(f"worker {worker.name!r} is at a breakpoint", file=stdout, flush=True)
@@ -90,7 +90,7 @@ def _is_terminal(stream: IO[str] | None) -> bool:
 
 
 def _visited(worker: "Worker", where: str) -> tuple[IO[str], IO[str]]:
-    """Say how to attach, and return the streams of the one that does."""
+    """Print how to attach, and return the streams of the user who does."""
     with PrivateDirectory.make() as directory:
         path = directory.socket_address("debug").removeprefix("unix://")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

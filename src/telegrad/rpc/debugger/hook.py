@@ -1,7 +1,7 @@
-"""What ``breakpoint()`` calls in a process that has a worker.
+"""The hook that ``breakpoint()`` calls in a process that has a worker.
 
 In a handler it opens a session; elsewhere it opens Python's own debugger, as usual. An existing
-hook (pytest's, a notebook's) stays, and so does what PYTHONBREAKPOINT names.
+hook (pytest's, a notebook's) stays, and so does one that PYTHONBREAKPOINT names.
 """
 
 import os
@@ -14,7 +14,7 @@ from telegrad.rpc.debugger.session import Session
 
 
 def install() -> None:
-    """Handle ``breakpoint()`` in this process, unless something else does."""
+    """Handle ``breakpoint()`` in this process, unless another hook does."""
     if sys.breakpointhook is sys.__breakpointhook__ and not os.environ.get("PYTHONBREAKPOINT"):
         sys.breakpointhook = _stop
 

@@ -5,8 +5,8 @@
    other calls. Afterwards each call has as much time as it had left.
 3. If the stopped worker is lost, the rest is over. Lost workers are detected as usual.
 
-A strict worker rests for its own breakpoints only: workers that it does not trust could rest for
-ever.
+A strict worker rests only for its own breakpoints: peers that it does not trust could make it rest
+for ever.
 """
 
 import itertools
@@ -35,7 +35,7 @@ _PAUSE: Final = 0.5
 
 
 class _News(msgspec.Struct, array_like=True):
-    """A worker's deadlines begin to rest, or go on; late news can be told by its lower number."""
+    """A worker's deadlines begin to rest, or go on; late news is told by its lower number."""
 
     number: int
     rests: bool
@@ -94,7 +94,7 @@ class Rest:
         with suppress(TelegradError):
             self._worker.outgoing.notify(peer, _REST, news)
 
-    # Of any worker.
+    # At a breakpoint of any worker.
 
     def _on_news(self, request: ServiceRequest) -> None:
         news, life = _as_news(request.header), _life(request.frm)
@@ -128,17 +128,17 @@ class Rest:
         return [self._worker.loopback, *self._worker.peers.endpoints()]
 
     def put_off(self, path: "Endpoint", now: float) -> None:
-        """Leave the late calls of a path open."""
+        """Leave the late calls of a path open for now."""
         for call in list(path.calls.open.values()):
             if call.deadline <= now:
                 self.put_off_call(call, now)
 
     def put_off_call(self, call: Call, now: float) -> None:
-        """Leave a late call open."""
+        """Leave a late call open for now."""
         with self._lock:
             if not self.is_on:
                 return
-            # A call that was made since the rest began has no more time left than that.
+            # A call made since the rest began had a timeout of at most this long.
             self._left.setdefault(call, now - self._since)
             call.deadline = now + _PAUSE
 

@@ -1,8 +1,8 @@
-"""Python's debugger on the stack of one handler, from a breakpoint to the handler's end.
+"""Python's debugger for one handler, from a breakpoint to the handler's end.
 
-It has a prompt, and the deadlines rest, from a stop until the program goes on: by `continue`, by
-`quit`, or at the end of the handler. Telegrad's own frames, which come after that, are never
-stepped into.
+From a stop until the program goes on (by `continue`, by `quit`, or at the end of the handler), the
+session has a prompt and the deadlines rest. It never steps into telegrad's own frames, which come
+after the handler's.
 """
 
 import pdb
@@ -66,11 +66,11 @@ class Session(pdb.Pdb):
         self._give()
 
     def dispatch_return(self, frame: FrameType, arg: Any) -> Any:
-        """Stop no more once the handler has returned."""
+        """Stop debugging once the handler has returned."""
         found = super().dispatch_return(frame, arg)
         if frame is self._handler:
             self._handler = None
-            # Python 3.14 traces in another way, and has a function to end it.
+            # Python 3.14 traces differently, and has a function to end it.
             getattr(self, "stop_trace", partial(sys.settrace, None))()
             self._give()
             return None
