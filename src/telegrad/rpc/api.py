@@ -51,7 +51,7 @@ def join(
     meeting: Any = None,
     on_start: Callable[[Worker], object] = lambda _: None,
 ) -> Membership:
-    """Make this process a worker of a cluster; return its part when all workers are there.
+    """Make this process a worker of a cluster; return its membership when all workers are there.
 
     Arguments left out come from the launcher (`find_launch`) and the environment. If these give no
     world_size either, the world is open: workers come and go, and this returns at once. `meeting`
@@ -172,7 +172,7 @@ def rpc_sync(
 
     Arguments:
         to: The worker: its name, its rank or its WorkerInfo.
-        func: The function; what can't be imported there is sent.
+        func: The function; if it can't be imported there, its code is sent.
         args: Its positional arguments.
         kwargs: Its options.
         timeout: Seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
@@ -221,14 +221,14 @@ def rpc_async(
 
     Arguments:
         to: The worker: its name, its rank or its WorkerInfo.
-        func: The function; what can't be imported there is sent.
+        func: The function; if it can't be imported there, its code is sent.
         args: Its positional arguments.
         kwargs: Its options.
         timeout: Seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
             default.
 
     Returns:
-        A future; what ``rpc_sync`` would raise, its ``wait`` raises.
+        A future; its ``wait`` raises the errors that ``rpc_sync`` would.
 
     Examples:
         >>> calls = [rpc.rpc_async(worker, abs, (-2,)) for worker in ("ps", "trainer")]
@@ -265,7 +265,7 @@ def remote(
 
     Arguments:
         to: The worker: its name, its rank or its WorkerInfo.
-        func: The function; what can't be imported there is sent.
+        func: The function; if it can't be imported there, its code is sent.
         args: Its positional arguments.
         kwargs: Its options.
         timeout: Seconds for `to` to take the call, not to compute the result; see ``RRef.to_here``.
@@ -282,7 +282,7 @@ def remote(
 
 
 def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
-    """Return who a worker is; without a name, who this one is.
+    """Return the WorkerInfo of a worker; without a name, of this one.
 
     Raises:
         UnknownWorker: If there is no such worker.

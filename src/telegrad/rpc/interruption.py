@@ -20,7 +20,7 @@ other files of this folder and of the layers above:
 4. An interrupt that raises can't be postponed: the handler may be the user's own, and telegrad
    installs none. So it may come wherever Python checks for signals: as a function begins, a loop
    repeats or a call has returned. The bytes that a socket took are counted in the step that sends
-   them (`Connection.went`), so a frame that was begun is finished, by another thread if need be,
+   them (`Connection.unsent`), so a frame that was begun is finished, by another thread if need be,
    and the interrupt is raised afterwards (`put_off`). Where the count is unknown, the connection
    ends, and all who wait on it are told. A frame that was read is put back for the next reader,
    and so is the right to read. No open call is left unsettled. That is why BaseException is caught

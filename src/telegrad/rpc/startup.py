@@ -105,7 +105,7 @@ def start_worker(
     options: Options | None = None,
     credentials: CredentialSource | None = None,
 ) -> Worker:
-    """Return a worker that listens at the address; tell it of others with `add_peer`."""
+    """Return a worker that listens at the address; make others known to it by `add_peer`."""
     options = options or Options()
     if credentials is not None:
         # Fail now: otherwise each peer would refuse it, and it would wait for them in vain.

@@ -94,7 +94,7 @@ class Worker:
         self.is_copy = False
         """Whether this is a copy in a forked process; see forked_process.py."""
         self.joined: Future[None] | None = None
-        """Pending until this worker knows all others, which may call it before."""
+        """Pending while this worker does not know all others, though they may already call it."""
         self.look_again: Callable[[], object] | None = None
         """Refreshes the roster, in worlds where workers may come unannounced."""
         self.next_id = id_source(info, secret=self.options.strict)

@@ -1,9 +1,9 @@
 """The writing half of a link: frames onto a connection, whole and one after the other.
 
-A sender holds the lock for that long. A send has a deadline: a peer that does not read (it was
-stopped, or is full) delays nobody beyond it. But a frame that was begun must be finished, or the
-stream would make no sense any more; so at the deadline its rest is copied, and handed with the lock
-to a thread that does nothing else.
+A sender holds the lock from its frame's first byte to the last. A send has a deadline: a peer that
+does not read (it was stopped, or is full) delays nobody beyond it. But a frame that was begun must
+be finished, or the stream would make no sense any more; so at the deadline its rest is copied, and
+handed with the lock to a thread that does nothing else.
 
 Small answers delay nobody: while requests of one peer are served one after the other (`cork`) they
 are kept, and leave together with one system call; and answers that find another thread writing are
@@ -387,7 +387,7 @@ class FrameWriter(Endpoint):
         if _thread.get_ident() in busy:
             return False
         if self._write.locked():
-            # What it has written may have gone, and its thread not have come to say so.
+            # Its frame may have been sent, and its thread be about to release the lock.
             time.sleep(0.0005)
         # -1 when it is closed. `is_ready` makes a new poll: two threads can't share one.
         return number >= 0 and not self._write.locked() and is_ready(number, 0.0, for_write=True)

@@ -1,4 +1,4 @@
-"""One lead for a worker's served links, on which others send requests: all of them, as a rule.
+"""The lead of a worker's served links, on which others send requests; as a rule one for all.
 
 Where Python runs without its lock there may be several leads, each on a processor (host.py); each
 keeps this law for its own links.
@@ -95,7 +95,7 @@ class Lead:
         self.turn: dict[int, ServedLink] = {}
         """The id of the leading thread, while it is at a turn, and the link whose turn it is.
 
-        The thread or the monitor, whichever removes the entry, decides; the thread then leads on.
+        Whoever removes the entry has decided: its thread leads on, or the monitor takes the lead.
         """
 
     def __len__(self) -> int:
@@ -150,7 +150,7 @@ class Lead:
         elif self._sleeps:
             self._bell.ring()
 
-    # Who leads.
+    # The lead itself.
 
     def start_attending(self) -> None:
         """Start a thread of the pool that leads, unless one is on its way."""

@@ -14,11 +14,11 @@ The law of this file, lazy leader/follower:
    wait for them now, and reads best undisturbed.
 5. A call that a handler makes back to its waiting caller travels on the same link and runs on the
    waiting thread's own stack, so a chain of calls that goes back and forth needs no new threads
-   (except one each `_DEEPEST_STACK` levels, to spare Python's stack).
+   (except one for every `_DEEPEST_STACK` levels, to spare Python's stack).
 6. Code that an answer runs on the thread that reads it (a user's ``__setstate__``, a finalizer) may
    wait for another answer: on this link the thread may read, and reads on. While it waits for
-   something else no thread reads this link: two threads that wait so for each other's links
-   wait until a deadline.
+   something else no thread reads this link: two threads that wait in this way for each
+   other's links wait until a deadline.
 """
 
 import _thread
@@ -300,7 +300,7 @@ class Link(FrameWriter):
         try:
             self._followers.remove(waiting.sleeper)
         except ValueError:
-            # This thread was woken to read. If it need not any more, another one is.
+            # This thread was woken to read. If it has no need to any more, wake another.
             if call._done or not woken or waiting.tasks:
                 self.offer_read()
         with self._mutex:

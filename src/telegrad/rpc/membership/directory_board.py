@@ -34,7 +34,7 @@ class DirectoryBoard:
         check_private_directory(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._end = 0
-        """There are at least so many texts."""
+        """A lower bound on the number of texts."""
         self._lock: int | None = os.open(os.path.join(self.path, _LOCK), flags, 0o600)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

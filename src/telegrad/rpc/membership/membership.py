@@ -55,7 +55,7 @@ class Membership:
         self.is_open = size == OPEN
         # Made before the members are known: a quick worker may already want to leave then.
         self.leaving = TerminationDetector(size)
-        """Who wants to leave; only rank 0's is used."""
+        """Counts the workers that want to leave; only rank 0's is used."""
         self.watchers: list[Callable[[RosterChange], object]] = []
         """Called with each change, after the worker knows of it."""
         self.launcher: str | None = None

@@ -26,7 +26,7 @@ class StoreBoard:
         self._store = store
         self._prefix = prefix
         self._end = 0
-        """There are at least so many texts."""
+        """A lower bound on the number of texts."""
 
     def __repr__(self) -> str:
         return f"StoreBoard({self._store!r}, {self._prefix!r})"

@@ -30,7 +30,7 @@ from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
 
-# How many past incarnations are kept: a holder of the key can come under ever new ones.
+# The most past incarnations kept: a holder of the key can come under ever new ones.
 _MOST_PAST: Final = 1000
 
 
@@ -230,7 +230,7 @@ class Session:
         return effects
 
     def named(self, info: WorkerInfo, address: str) -> list[Effect]:
-        """Take who the peer is now, and where it listens."""
+        """Take the peer's present identity and address, as the roster or a program gives them."""
         effects: list[Effect] = []
         is_another = info.incarnation not in (self.info.incarnation, *self.past)
         if is_another and self.connections():

@@ -16,7 +16,7 @@ from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.pending_connection import Opening
 
-# The first and the longest pause between attempts while nobody listens yet, in seconds.
+# The first and the longest pause between attempts while nothing listens yet, in seconds.
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.25
 
