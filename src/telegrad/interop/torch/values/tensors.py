@@ -84,10 +84,7 @@ def to_parts(
 
 
 def _in_memory_order(tensor: torch.Tensor) -> tuple[list[int], torch.Tensor]:
-    """Return the order of the axes in memory, and the tensor so permuted.
-
-    The order is [], and the tensor is unchanged, if it is contiguous or its memory has gaps.
-    """
+    """Return the order of a non-contiguous tensor's axes in memory, and it permuted to that."""
     if not tensor.is_contiguous():
         strides = tensor.stride()
         order = sorted(range(tensor.ndim), key=lambda axis: -strides[axis])
