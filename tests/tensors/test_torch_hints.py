@@ -414,3 +414,27 @@ def test_what_stands_in_the_place_of_keepdims_is_no_axis_and_no_dtype(
         getattr(x, name)(0, second)
     with pytest.raises(tg.errors.UsageError, match="several axes are a tuple"):
         getattr(tg, name)(x, 0, second)
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("linear", lambda x: torch.nn.Linear(3, 2)(x)),
+        ("sin", lambda x: torch.sin(x)),
+        ("add", lambda x: torch.add(torch.ones(2, 3), x)),
+        ("stack", lambda x: torch.stack([torch.ones(2, 3), x])),
+        ("mse_loss", lambda x: torch.nn.functional.mse_loss(torch.ones(2, 3), x)),
+        ("copy_", lambda x: torch.ones(2, 3).copy_(x)),
+    ],
+)
+def test_a_function_of_pytorch_says_how_to_convert_a_telegrad_tensor(
+    name: str, use: Callable[[Any], object]
+) -> None:
+    """PyTorch's own words are that it must be Tensor, not Tensor."""
+    with pytest.raises(tg.errors.DTypeError, match=f"PyTorch's {name}, got .*torch.to_torch$"):
+        use(matrix())
+
+
+def test_pytorch_still_makes_tensors_of_telegrads_values() -> None:
+    for make in (torch.tensor, torch.as_tensor, torch.asarray, torch.from_dlpack):
+        assert make(tg.tensor(MATRIX)).tolist() == MATRIX

@@ -6,7 +6,7 @@ every consumer respects the flag that makes it read-only.
 """
 
 import sys
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,17 @@ class Exchange:
     """A part of Tensor: conversions to other types."""
 
     __slots__ = ()
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> NoReturn:
+        """Say what to write: PyTorch's own words are "must be Tensor, not Tensor"."""
+        name = getattr(func, "__name__", func)
+        raise DTypeError(
+            f"expected torch tensors as arguments of PyTorch's {name}, got a telegrad Tensor; "
+            "convert it with telegrad.torch.to_torch"
+        )
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
         """Return the module whose functions take this tensor: telegrad."""

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
 
+def _is_compared(other: Any) -> bool:
+    """Say whether ``==`` is elementwise: with another library's array too, which it refuses."""
+    return late_bound.takes(other) or hasattr(other, "__dlpack__")
+
+
 def _in_place(symbol: str, compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def call(self: Any, other: Any, /) -> Any:
         return late_bound.namespace.in_place(self, symbol, compute, other)
@@ -86,10 +91,10 @@ class Operators:
     __ge__ = binary(GREATER_EQUAL)
 
     def __eq__(self, other: Any, /) -> "Tensor":  # type: ignore[override]
-        return _EQUAL(self, other) if late_bound.takes(other) else NotImplemented
+        return _EQUAL(self, other) if _is_compared(other) else NotImplemented
 
     def __ne__(self, other: Any, /) -> "Tensor":  # type: ignore[override]
-        return _NOT_EQUAL(self, other) if late_bound.takes(other) else NotImplemented
+        return _NOT_EQUAL(self, other) if _is_compared(other) else NotImplemented
 
     def __abs__(self) -> "Tensor":
         return late_bound.namespace.abs(self)  # type: ignore[no-any-return]

@@ -1,5 +1,6 @@
 """What can go wrong with torch tensors: an error that says what to do, never a wrong number."""
 
+import operator
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -208,6 +209,15 @@ TAKE_OVER = r"torch\.Tensor.*telegrad\.torch\.from_torch"
 def test_a_torch_tensor_in_the_place_of_a_telegrad_one_is_named_as_what_it_is(mistake, said):
     with pytest.raises(UsageError, match=said):
         mistake()
+
+
+@pytest.mark.parametrize("compare", [operator.eq, operator.ne, operator.lt])
+def test_a_torch_tensor_is_not_unequal_to_a_telegrad_one_without_a_word(compare):
+    ours, theirs = tg.tensor([1.0]), torch.tensor([1.0])
+    for left, right in ((ours, theirs), (theirs, ours)):
+        with pytest.raises(DTypeError, match=r"telegrad\.torch\.from_torch"):
+            compare(left, right)
+    assert ours != [1.0]
 
 
 def test_an_array_in_the_place_of_tensors_is_named_as_a_whole():

@@ -103,7 +103,7 @@ def test_one_peer_leaves_a_quarter_of_them_to_others():
 
 def test_the_request_of_the_leading_thread_counts():
     threads, is_led = Threads(), [1]
-    handlers = Handlers(threads.start, 1, lambda: is_led)
+    handlers = Handlers(threads.start, 1, lambda: len(is_led))
     handlers.submit("a", lambda: RAN.append("a"))
     assert not threads.tasks
     is_led.clear()
@@ -148,6 +148,21 @@ def test_one_that_fails_its_thread_leaves_its_place_to_the_next():
 
 
 # Over sockets.
+
+
+def test_all_that_leading_threads_run_counts():
+    threads, led = Threads(), [1]
+    handlers = Handlers(threads.start, 3, lambda: len(led))
+    for number in range(4):
+        handlers.submit("a", lambda number=number: RAN.append(number))
+    assert handlers.running == 2
+    assert handlers.has_room_for("b")
+    # Another has begun a turn: one of the two has to wait.
+    led.append(2)
+    assert not handlers.has_room_for("b")
+    led.clear()
+    handlers.fill()
+    assert handlers.running == 3
 
 
 def test_no_more_requests_run_side_by_side_than_the_option_says():

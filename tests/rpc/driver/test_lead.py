@@ -30,7 +30,9 @@ ANOTHER: list[Worker] = []
 
 
 @pytest.fixture(autouse=True)
-def _forget():
+def _forget(monkeypatch):
+    # As on a small machine, whatever machine runs this: answers are kept.
+    monkeypatch.setattr(lead, "_PROCESSORS", 1)
     GATE.clear()
     LONG_GATE.clear()
     RAN.clear()
@@ -86,7 +88,7 @@ def test_leads_have_as_many_links_each_and_no_more_than_handlers_may_run(monkeyp
         with neighbours(*names, options=Options(handlers=handlers)) as (a, *others):
             assert {each.rpc_sync("a", simulated.who) for each in others} == {"a"}
             assert [len(lead) for lead in a.host.leads] == wanted
-            assert a.host.handlers.most + len(wanted) - 1 <= max(handlers, 249)
+            assert a.host.handlers.most == handlers
 
 
 def test_requests_of_several_leads_run_side_by_side(patient, monkeypatch):
@@ -237,11 +239,14 @@ def in_one_round(a, first, *requests, was_slow=0):
 
 
 @pytest.mark.parametrize(
-    ("was_slow", "had_run"), [(0, [2, 2]), (1, [1, 2])], ids=["all quick", "the last was slow"]
+    ("processors", "was_slow", "had_run"),
+    [(2, 0, [2, 2]), (2, 1, [1, 2]), (16, 0, [1, 2])],
+    ids=["all quick", "the last was slow", "a processor for each"],
 )
 def test_answers_of_one_round_leave_together_but_wait_for_nobody_who_was_slow(
-    patient, monkeypatch, was_slow, had_run
+    patient, monkeypatch, processors, was_slow, had_run
 ):
+    monkeypatch.setattr(lead, "_PROCESSORS", processors)
     monkeypatch.setattr(host, "is_locked", lambda: True)
     monkeypatch.setattr(lead, "KEPT_FOR", 1000.0)
     sent = []

@@ -2,18 +2,18 @@
 
 A request that comes when as many run already waits for its turn; peers take turns. One that sleeps
 for something itself, by way of a Future, does not count meanwhile: so requests may wait for each
-other, nested to any depth, whatever the bound. The request that the leading thread runs (lead.py)
-counts for itself.
+other, nested to any depth, whatever the bound. Those that leading threads run (lead.py), one each,
+count as well.
 
-Invariant: `running` is how many requests run and do not sleep, but for the leading thread's; a
-request is only begun where that makes no more than `most` with it.
+Invariant: `running` is how many requests run and do not sleep, but for those of the leading
+threads; a request is only begun where that makes no more than `most` with these.
 """
 
 import collections
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from telegrad.rpc.endpoint import Endpoint
 
@@ -45,17 +45,17 @@ serving = _Serving()
 
 
 class Handlers:
-    """The requests of one worker; `is_led` says whether the leading thread runs one."""
+    """The requests of one worker; `led` says how many the leading threads run."""
 
     def __init__(
         self,
         start: Callable[[Task], bool],
         most: int,
-        is_led: Callable[[], Any],
+        led: Callable[[], int],
         most_of_peer: int | None = None,
     ) -> None:
         self._start = start
-        self._is_led = is_led
+        self._led = led
         self.most = most
         # Of one peer, so that one that does not read its answers leaves some to others.
         self._most_of_peer = most_of_peer or most - most // 4
@@ -68,7 +68,8 @@ class Handlers:
     def has_room_for(self, path: Endpoint) -> bool:
         """Say whether a request that comes now on the path need not wait for its turn."""
         return (
-            self.running < self.most
+            # Where others lead, too, each may be about to run one.
+            self.running + (self._led() or 1) <= self.most
             and path not in self.waiting
             and self._of_paths.get(path, 0) < self._most_of_peer
         )
@@ -83,9 +84,9 @@ class Handlers:
         """Begin what may begin."""
         while True:
             with self._lock:
-                # In this order: the leading thread says that it runs one, then it looks here.
+                # In this order: a leading thread says that it runs one, then it looks here.
                 self.running += 1
-                found = self._next() if self.running + bool(self._is_led()) <= self.most else None
+                found = self._next() if self.running + self._led() <= self.most else None
                 if found is None:
                     self.running -= 1
                     return

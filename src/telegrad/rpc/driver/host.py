@@ -48,6 +48,10 @@ _LOOK: Final = 1.0
 _LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
+def _turns(lead: Lead) -> int:
+    return len(lead.turn)
+
+
 class SocketHost:
     """Sockets and threads of one worker. `address` is where it listens."""
 
@@ -76,12 +80,11 @@ class SocketHost:
         # for what they run, too.
         processors = 1 if is_locked() else os.cpu_count() or 1
         self._most_leads = min(processors, -(-options.handlers // 2))
-        most = options.handlers - self._most_leads + 1
         self.leads = [Lead(self)]
         self.handlers = Handlers(
             self.start,
-            most,
-            lambda: any(lead.turn for lead in self.leads),
+            options.handlers,
+            lambda: sum(map(_turns, self.leads)),
             options.handlers_of_peer,
         )
         self.monitor = Monitor(self)

@@ -21,13 +21,14 @@ The law of this file:
 6. The link whose last turn was longest ago goes first. The system tells first of those that it told
    of before: a peer that was last in one round, and asks again just after the next has begun, would
    be last in the one after that, and so have half as many turns as the others.
-7. Where several links have something, the small answers of that round leave together at its end, or
-   after a moment: where processors are few, a peer that is woken takes this thread's, and what
-   others wait for comes later and finds its caches cold.
+7. Where several links have something and processors are few, the small answers of that round leave
+   together at its end, or after a moment: a peer that is woken takes this thread's processor, and
+   what others wait for comes later and finds its caches cold.
 """
 
 import _thread
 import collections
+import os
 import sys
 import threading
 import time
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 # Seconds that a lead sleeps at most where there is no lock: what a thread has made and another one
 # drops goes when the first runs again (PEP 703), so it does now and then.
 _LONGEST: Final = 2.0
+# With fewer links than this there is a processor for each peer, beside the one of this thread.
+_PROCESSORS: Final = os.cpu_count() or 1
 _last_turn = attrgetter("turn_at")
 
 
@@ -73,7 +76,8 @@ class Lead:
         self._links: dict[int, ServedLink] = {}
         # Links that have something to read, in the order of their turns.
         self._ready: collections.deque[ServedLink] = collections.deque()
-        # Links of this round that keep their answers, and until when.
+        # Whether processors are few; links of this round that keep their answers, and until when.
+        self._keeps = False
         self._kept: collections.deque[ServedLink] = collections.deque()
         self._kept_until = 0.0
         # About who leads.
@@ -108,6 +112,7 @@ class Lead:
         fd = link.connection.fileno()
         with self._lock:
             self._links[fd] = link
+            self._keeps = len(self._links) >= _PROCESSORS
             self._set.add(fd)
         self.arm(link)
         self.offer()
@@ -133,6 +138,7 @@ class Lead:
                 if known is link:
                     del self._links[fd]
                     self._set.remove(fd)
+            self._keeps = len(self._links) >= _PROCESSORS
 
     def push(self, link: "ServedLink") -> None:
         """Give the link a turn: something of it lies here, read and not dealt with."""
@@ -309,7 +315,8 @@ class Lead:
                         monitor.rouse()
                     if kept and (self.began_at > self._kept_until or link.slow):
                         self._send_kept()
-                    link.take_turn(me, self._keep(link, me) if ready or kept else False)
+                    keeps = (ready or kept) and self._keeps and self._keep(link, me)
+                    link.take_turn(me, bool(keeps))
                     if turn.pop(me, None) is None:
                         # What it was at counted as one request of many since the lead was lost.
                         handlers.leave()
