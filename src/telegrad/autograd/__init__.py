@@ -1,4 +1,4 @@
-"""What users differentiate with."""
+"""Automatic differentiation: backward passes, forward mode, and derivatives that users write."""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""``detect_anomaly``: the forward line of a failing or NaN-producing operation, in the error."""
+"""``detect_anomaly``: errors that show the forward line of a failing or NaN-producing operation."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from telegrad.tensors.recording.modes import ModeScope, SetAtOnce
 class detect_anomaly(ModeScope):
     """Remember where each operation was recorded, and stop a backward pass at the first NaN.
 
-    Around the forward pass it makes errors of the backward pass name the line that recorded the
-    operation; around the backward pass it looks for NaN. Both cost time: for debugging only.
+    Around the forward pass, it makes errors of the backward pass name the line that recorded the
+    operation; around the backward pass, it looks for NaN. Both cost time: use it for debugging.
 
     Arguments:
         check_nan: Whether to look for NaN.
 
     Raises:
-        AnomalyError: In a backward pass, at the first gradient with NaN in it.
+        AnomalyError: In a backward pass, at the first gradient that contains NaN.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)
@@ -37,10 +37,10 @@ class detect_anomaly(ModeScope):
 
 
 class set_detect_anomaly(SetAtOnce):
-    """Detect anomalies by a flag: at once, and back again when used in ``with``.
+    """Turn anomaly detection on or off at once; as a context manager, restore it at the end.
 
     Arguments:
-        mode: Whether anomalies are looked for.
+        mode: Whether to detect anomalies.
         check_nan: Whether to look for NaN.
 
     Examples:
@@ -55,7 +55,7 @@ class set_detect_anomaly(SetAtOnce):
 
 
 def refuse_nan(node: Any, contributions: Any) -> None:
-    """Raise where a node that has run gave a gradient with NaN in it."""
+    """Raise AnomalyError if a node that has run gave a gradient that contains NaN."""
     for i, contribution in enumerate(contributions):
         parts = contribution if type(contribution) is Bundle else (contribution,)
         if any(map(_has_nan, parts)):
@@ -68,8 +68,8 @@ def refuse_nan(node: Any, contributions: Any) -> None:
 def _has_nan(value: Any) -> bool:
     raw = value.array if isinstance(value, Tensor) else value
     if backend_of_type(type(raw)) is None and not hasattr(raw, "__array_namespace__"):
-        # None, or a gradient of another framework, which looks for NaN by itself; but one that
-        # stays on a device on its way to another worker.
+        # None, or another framework's gradient. That framework looks for NaN itself, except in a
+        # gradient that stays on a device on its way to another worker.
         return bool(getattr(raw, "is_cuda", False)) and bool(raw.isnan().any())
     xp = backend_of(raw)
     return bool(xp.any(xp.isnan(raw)))

@@ -1,6 +1,6 @@
-"""``backward`` and ``grad``: what users start a backward pass with.
+"""``backward`` and ``grad``, which start a backward pass.
 
-Here arguments are checked, wholly, before anything runs; then one GraphTask does the work.
+All arguments are checked here before anything runs; then one GraphTask does the work.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,9 +27,9 @@ def backward(
     """Add the gradients of the tensors' sum to ``.grad`` of the leaves they were computed from.
 
     Arguments:
-        tensors: What to differentiate, one tensor or several.
-        grad_tensors: How much each counts; only scalars may go without.
-        retain_graph: Whether to keep the graph for another pass; by default as `create_graph`.
+        tensors: The tensor to differentiate, or several.
+        grad_tensors: A weight for each tensor, of its shape; only scalars may have None.
+        retain_graph: Whether to keep the graph for another pass; None for as `create_graph` says.
         create_graph: Whether the gradients can be differentiated again.
         inputs: The only tensors to receive a gradient; by default all leaves do.
 
@@ -76,21 +76,21 @@ def grad(
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the gradients of the outputs' sum by each input; ``.grad`` stays untouched.
+    """Return the gradient of the outputs' sum for each input; ``.grad`` stays unchanged.
 
     Arguments:
-        outputs: What to differentiate, one tensor or several.
-        inputs: What to differentiate by, one tensor or several.
-        grad_outputs: How much each output counts; only scalars may go without.
-        retain_graph: Whether to keep the graph for another pass; by default as `create_graph`.
+        outputs: The tensor to differentiate, or several.
+        inputs: The tensor to differentiate with respect to, or several.
+        grad_outputs: A weight for each output, of its shape; only scalars may have None.
+        retain_graph: Whether to keep the graph for another pass; None for as `create_graph` says.
         create_graph: Whether the gradients can be differentiated again.
-        allow_unused: Whether an input that the outputs don't depend on has the gradient None; it is
-            an error otherwise.
-        materialize_grads: Whether its gradient is zeros instead; with `create_graph` they require
-            grad, as the others do.
+        allow_unused: Whether to return None for an input that the outputs don't depend on, instead
+            of raising an error.
+        materialize_grads: Whether to return zeros for such an input; with `create_graph` they
+            require grad, as the others do.
 
     Returns:
-        A tuple with one gradient for each input, also where there is one input alone.
+        A tuple with one gradient for each input, also for a single input.
 
     Raises:
         GradientError: If an output does not depend on an input, or `inputs` is empty.
@@ -130,7 +130,7 @@ def grad(
 
     targets = dict.fromkeys(nodes)
     retained = _run(roots, deliver, retain_graph, create_graph, targets, check=check_used)
-    # A node on the way may give no gradient; only the pass itself can tell.
+    # Again, since a node may return no gradient, which only the pass itself shows.
     check_used(found)
     if retained:
         with Recording(create_graph):
@@ -153,7 +153,7 @@ def _run(
     inputs: Sequence[Tensor] = (),
     check: Callable[[Collection[Any]], None] | None = None,
 ) -> list[Any]:
-    """Run a pass; return the gradients that are to be retained when nothing can fail any more."""
+    """Run a pass; return the gradients to retain, for when nothing can fail any more."""
     keep_graph = create_graph if retain_graph is None else retain_graph
     task = GraphTask(
         deliver,
@@ -173,7 +173,7 @@ def _run(
             task.run(roots)
         return task.retained
     except BoundaryReached as met:
-        # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
+        # Found before anything ran: part of the graph is elsewhere, so its node takes over.
         for x in inputs:
             x.retain_grad()
         met.node.take_over(roots, deliver, keep_graph, create_graph, targets)

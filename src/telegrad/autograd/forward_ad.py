@@ -1,8 +1,8 @@
-"""Forward mode for users: levels are entered and left, duals made and taken apart.
+"""Forward mode: enter and leave dual levels, make and unpack dual tensors.
 
-Here arguments are checked; ``tensors.duals`` does the work. A level belongs to the thread or async
-task that entered it, and levels are left in reverse order. ``make_dual`` gives a new Tensor: the
-one it was made from stays as it was.
+Arguments are checked here; ``tensors.forward.duals`` does the work. A level belongs to the thread
+or async task that entered it, and levels are left in reverse order. ``make_dual`` returns a new
+Tensor and leaves its argument unchanged.
 """
 
 from contextlib import ContextDecorator
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class UnpackedDualTensor(NamedTuple):
-    """The two parts of a dual tensor; the tangent is None where there is none.
+    """The primal and the tangent of a dual tensor; the tangent may be None.
 
     Examples:
         >>> fwAD = tg.autograd.forward_ad
@@ -40,7 +40,7 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def enter_dual_level() -> int:
-    """Enter a new innermost level; the number that it returns names it until it is left.
+    """Enter a new innermost level; return its number, which is valid until the level is left.
 
     Examples:
         >>> level = tg.autograd.forward_ad.enter_dual_level()
@@ -53,9 +53,9 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(level: int | None = None) -> None:
-    """Leave the innermost level: its tangents are gone, and its duals are ordinary tensors again.
+    """Leave the innermost level: its tangents are dropped, and its duals are ordinary again.
 
-    `level` says which one is meant; any but the innermost is refused.
+    `level` may give the level's number; only the innermost may be left.
 
     Raises:
         LevelError: If no level is open, or another one is the innermost.
@@ -127,7 +127,7 @@ class dual_level(ContextDecorator):
                     "leave it to the with statement, or use enter_dual_level and exit_dual_level"
                 )
             return
-        # What was entered inside and never left goes too: an exception must not leave levels open.
+        # Also leave levels entered inside and still open: an exception must not leave levels open.
         left_open = len(stack) - 1 - stack.index(mine)
         for number in range(len(stack) - 1, stack.index(mine) - 1, -1):
             _leave(stack[number], number)
@@ -163,11 +163,11 @@ def _find(level: int | None, purpose: str) -> Level:
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """Make a tensor with the value of `tensor` and this tangent at a level.
 
-    It is differentiable with respect to both: history and outer tangents stay.
+    It is differentiable with respect to both: histories and outer tangents are kept.
 
     Arguments:
-        tensor: The primal: of a floating or complex dtype.
-        tangent: Of the same shape and dtype.
+        tensor: The primal, of a floating or complex dtype.
+        tangent: The tangent, of the same shape and dtype.
         level: The number of an open level; the innermost by default.
 
     Raises:
@@ -206,13 +206,13 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """Return the primal and the tangent at a level; outer tangents stay on both.
+    """Return the primal and the tangent at a level; both keep their outer tangents.
 
-    `level` is the innermost by default. The tangent is None where the tensor has none, and where no
-    level is open.
+    `level` is the innermost by default. The tangent is None if the tensor has none or no level is
+    open.
 
     Raises:
-        DTypeError: If it is not a Tensor.
+        DTypeError: If `tensor` is not a Tensor.
 
     Examples:
         >>> tg.autograd.forward_ad.unpack_dual(tg.tensor([1.0]))

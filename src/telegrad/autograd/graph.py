@@ -1,6 +1,6 @@
-"""Looking at a recorded graph, and deciding how its values are kept.
+"""Inspect a recorded graph, and control how it keeps its saved values.
 
-A node is what ``tensor.grad_fn`` gives: it has ``name()``, ``next_functions``, ``metadata``,
+A node is the value of ``tensor.grad_fn``: it has ``name()``, ``next_functions``, ``metadata``,
 ``register_hook`` and ``register_prehook``.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["Node", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
 
 @runtime_checkable
 class Node(Protocol):
-    """What users may ask of a node of the graph.
+    """The public interface of a node of the graph.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)
@@ -25,14 +25,14 @@ class Node(Protocol):
     """
 
     metadata: dict[str, Any] | None
-    """Whatever its users note on it; under ``detect_anomaly`` where it was recorded."""
+    """For users' notes; under ``detect_anomaly`` it also says where the node was recorded."""
 
     def name(self) -> str:
-        """Return the operation, as in ``MultiplyBackward``."""
+        """Return the operation's name, such as ``MultiplyBackward``."""
 
     @property
     def next_functions(self) -> Sequence[tuple[Any, int]]:
-        """For each input, the node it came from and which of that node's results it is.
+        """The node of each input, with the input's index among that node's results.
 
         ``(None, 0)`` for an input that needs no gradient.
         """
@@ -48,14 +48,14 @@ class Node(Protocol):
 
 
 class saved_tensors_hooks(ModeScope):
-    """Decide how values are kept for the backward pass: on disk, say, or in fewer bits.
+    """Control how values are kept for the backward pass: on disk, for example, or in fewer bits.
 
-    The innermost pair of hooks counts.
+    Only the innermost pair of hooks is called.
 
     Arguments:
-        pack_hook: Called with each value saved inside; may return anything.
-        unpack_hook: Gets that when the backward pass needs the value, and returns a Tensor like the
-            first.
+        pack_hook: Called with each value saved inside the block; may return anything.
+        unpack_hook: Called with that object when the backward pass needs the value; returns a
+            Tensor like the saved one.
 
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -79,7 +79,7 @@ class saved_tensors_hooks(ModeScope):
 
 
 class disable_saved_tensors_hooks(ModeScope):
-    """Keep values as they are inside, whatever hooks are set around.
+    """Keep values unchanged inside the block, whatever hooks are set outside.
 
     Examples:
         >>> with tg.autograd.graph.disable_saved_tensors_hooks():

@@ -1,19 +1,19 @@
-"""``checkpoint``: compute again instead of keeping.
+"""``checkpoint``: recompute values in the backward pass instead of keeping them.
 
-1. The function runs recorded as always, but each value that would be saved for the backward pass is
-   only counted: its place in that order is kept instead.
-2. The first time the backward pass asks for one, the function runs again on the same arguments, and
-   this time the values are caught, in the same order; it is stopped after the last. It draws the
-   random numbers that it drew then.
-3. Each value is handed over once. If it is asked for again (a second pass through a retained
+1. The function runs recorded as usual, but instead of each value to be saved for the backward pass,
+   only the value's index in the order of saving is kept.
+2. When the backward pass first needs such a value, the function runs again on the same arguments.
+   Now the values are caught, in the same order, and the run is stopped after the last one. It draws
+   the same random numbers as the first run.
+3. Each value is handed over once. If it is needed again (in a second pass through a retained
    graph), the function runs once more.
 
-The graph itself is that of the first run, so nothing changes for hooks, ``create_graph`` or duals.
-Arguments are kept as they were. What else the function uses it finds as it is by then, so the
-leaves that its graph ends in are noted, and one that was changed since is an error. A few numbers
-of each value are kept, too: where the second run has others (it asked another worker, who drew
-random numbers or has new parameters), its values don't belong to the graph, which is an error.
-A checkpoint inside a checkpoint keeps its own arguments by the rules of the outer one.
+The graph is that of the first run, so nothing changes for hooks, ``create_graph`` or duals.
+Arguments are kept as they were. Other leaves that the function uses are noted, and it is an error
+if one has changed by the second run. A few numbers of each value are kept, too: if the second run
+computes others (since another worker drew random numbers, or has new parameters), its values don't
+belong to the graph, which is an error. A checkpoint inside a checkpoint keeps its own arguments by
+the rules of the outer one.
 """
 
 from collections.abc import Callable
@@ -34,23 +34,23 @@ _Lasting: TypeAlias = "dict[Level, tuple[Any, Any, _Lasting]]"
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Return ``function(*args, **options)``, keeping nothing in between for the backward pass.
+    """Return ``function(*args, **options)``, without keeping intermediate values for backward.
 
-    The backward pass runs the function a second time. It must then do the same: no side effects
-    that matter, and parameters that it uses without having them as arguments change after the
-    backward pass only. Where it computes other numbers, that raises. Random numbers of this
-    process's generators are the same in both runs, and the second run leaves the generators alone;
-    other threads must not draw from the same ones during that. Calls to other workers are made
-    again, and what those saved the first time stays with them: put the checkpoint into the function
-    that is called.
+    The backward pass runs the function a second time, which must compute the same: the function has
+    no side effects that matter, and parameters that it uses but does not take as arguments change
+    only after the backward pass. If it computes other numbers, an error is raised. Random numbers
+    of this process's generators are the same in both runs, and the second run does not advance the
+    generators; other threads must not use them meanwhile. Calls to other workers are made again,
+    and values that those saved the first time stay there: to avoid that, put the checkpoint into
+    the called function.
 
     Arguments:
-        function: What to run, twice.
-        *args: Its arguments.
-        **options: Its options.
+        function: The function, which runs twice.
+        *args: Its positional arguments.
+        **options: Its keyword arguments.
 
     Returns:
-        What the function returns.
+        The function's result.
 
     Raises:
         UsageError: If PyTorch's `use_reentrant` is given.
@@ -78,17 +78,17 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 
 class SecondRun:
-    """What every second run of this process is put into; ``distributed`` lends it."""
+    """The scope of every second run in this process, which ``distributed`` sets."""
 
     scope: ClassVar[Callable[[], AbstractContextManager[Any]]] = nullcontext
 
 
 class _Enough(BaseException):
-    """Ends a second run: all values are there. No ``except Exception`` of the user's catches it."""
+    """Ends a second run once all values are caught. A user's ``except Exception`` lets it pass."""
 
 
 class _KeptArgument:
-    """A tensor argument as it was at the call, kept by the rules around the checkpoint."""
+    """A tensor argument as it was at the call, saved by the rules around the checkpoint."""
 
     __slots__ = ("history", "kept", "sample", "tangents")
 
@@ -103,7 +103,7 @@ class _KeptArgument:
 
 
 def _lasting(tangents: dict[Level, Tensor] | None) -> _Lasting:
-    """Return tangents in a form that the closing of their levels leaves alone."""
+    """Return tangents in a form that is kept when their levels close."""
     return {
         level: (t.array, history_of(t), _lasting(t.tangents))
         for level, t in (tangents or {}).items()
@@ -111,7 +111,7 @@ def _lasting(tangents: dict[Level, Tensor] | None) -> _Lasting:
 
 
 def _again(tangents: _Lasting, levels: dict[Level, Level]) -> Tangents | None:
-    """Return the tangents that ``_lasting`` kept, at the levels that now stand for theirs."""
+    """Return the tangents that ``_lasting`` kept, at the levels that `levels` maps theirs to."""
     if not tangents:
         return None
     return Tangents(
@@ -144,19 +144,19 @@ class _Segment:
         self._saved: list[tuple[Any, Any, Sample]] = []
         """(shape, dtype, sample) of each value that the first run saved, in order."""
         self._used: dict[Any, Any] = {}
-        """The leaves that the first run used beside its arguments, each with its array then."""
+        """The other leaves that the first run used, each with its array at that time."""
         self._caught: dict[int, Tensor] = {}
         self.drawn = Drawn()
 
     def count(self, tensor: Tensor) -> int:
-        """Return the pack hook of the first run."""
+        """Note a saved value and return its index: the pack hook of the first run."""
         self._saved.append((tensor.shape, tensor.dtype, sample(tensor.array)))
         return len(self._saved) - 1
 
     def note_leaves(self, result: Any, start: int) -> None:
-        """Remember the leaves at the end of what was recorded since the key `start`.
+        """Note the leaves of the graph recorded since the key `start`.
 
-        Their arrays are held, so that an update in place can't reuse one and pass unseen.
+        Their arrays are referenced, so that an update in place must make a new one and is noticed.
         """
         arguments = {x.history for x in self._leaves if isinstance(x, _KeptArgument)}
         stack = [x.node for x in flatten(result)[0] if isinstance(x, Tensor) and not x.is_leaf]
@@ -172,11 +172,11 @@ class _Segment:
                     self._used[edge] = edge.array
 
     def value(self, place: int) -> Tensor:
-        """Return the unpack hook of the first run."""
+        """Return a value by its index: the unpack hook of the first run."""
         found = self._caught.pop(place, None)
         if found is None:
-            # Under no lock, since it may wait for other workers: two passes at once may both run
-            # it, and either's values do for both.
+            # Without a lock, since it may wait for other workers: two concurrent passes may both
+            # run it, and each can use the other's values.
             caught = dict(enumerate(self._run_again()))
             found = caught.pop(place)
             self._caught = caught
@@ -196,7 +196,7 @@ class _Segment:
         def catch(tensor: Tensor) -> int:
             place = len(caught)
             if place == len(self._saved):
-                return place  # The function caught what was to end it, and runs to its own end.
+                return place  # The function caught `_Enough`, and runs to its own end.
             *kind, numbers = self._saved[place]
             if kind != [tensor.shape, tensor.dtype]:
                 raise self._differs(f"value {place} has shape {tensor.shape} of {tensor.dtype}")
@@ -209,7 +209,7 @@ class _Segment:
 
         levels = self._levels()
         leaves = [x.restore(levels) if isinstance(x, _KeptArgument) else x for x in self._leaves]
-        # Hooks around the checkpoint may have kept its arguments in fewer bits.
+        # Not exact if hooks around the checkpoint kept its arguments in fewer bits.
         exact = all(
             sample(x.array) == kept.sample
             for x, kept in zip(leaves, self._leaves)
@@ -238,9 +238,9 @@ class _Segment:
         return caught
 
     def _levels(self) -> dict[Level, Level]:
-        """Return the levels of the arguments, each with itself or, if it was left, with another.
+        """Map each level of the arguments to itself or, if it was left, to a new level.
 
-        A second run must save what the first did, so it pushes the same tangents through.
+        A second run must save the same values as the first, so it pushes the same tangents.
         """
         kept = (x.tangents for x in self._leaves if isinstance(x, _KeptArgument))
         met: set[Level] = set().union(*map(_levels_of, kept))

@@ -1,4 +1,4 @@
-"""Checking what a backward pass starts from, wholly, before anything runs."""
+"""Check the roots and gradients that a backward pass starts from, before anything runs."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -15,18 +15,18 @@ Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
 
 
 class Start(NamedTuple):
-    """A gradient that was given for a root of another framework, and stays where it is."""
+    """A gradient given for a root of another framework, which stays on its device."""
 
     facts: Tensor
-    """Of its shape and dtype, which are checked as any gradient's are."""
+    """A Tensor of its shape and dtype, which are checked as any gradient's are."""
     value: Tensor
-    """What the pass starts with; its array is the framework's own."""
+    """The cotangent that the pass starts with; its array is the framework's own."""
 
 
 def listed(
     tensors: Any, name: str, adopted: Callable[[Any], Any] = lambda value: value
 ) -> list[Tensor]:
-    """Return a Tensor or a sequence of them as a list; what is none must be one once `adopted`."""
+    """Return a Tensor or a sequence of them as a list; `adopted` converts other values."""
     if isinstance(tensors, Tensor):
         return [tensors]
     if type(tensors) is not list:
@@ -59,7 +59,7 @@ def node_of(x: Tensor, name: str) -> Any:
 def checked_roots(
     tensors: list[Tensor], gradients: Gradients, name: str, recorded: bool
 ) -> dict[Any, Any]:
-    """Return the cotangent to start with at each root's node; a tensor named twice counts twice."""
+    """Return the initial cotangent of each root's node; a tensor given twice counts twice."""
     if not tensors:
         raise GradientError("expected at least one tensor to differentiate, got none")
     given = None if gradients is None else _given(gradients, len(tensors), name)
@@ -81,7 +81,7 @@ def checked_roots(
 
 
 def _given(gradients: Any, count: int, name: str) -> Sequence[Any]:
-    """Return the gradients as a list, one for each of so many tensors."""
+    """Return the gradients as a list, one for each of `count` tensors."""
     if isinstance(gradients, (Tensor, Start)):
         given = [gradients]
     elif not isinstance(gradients, Iterable):
@@ -99,7 +99,7 @@ def _given(gradients: Any, count: int, name: str) -> Sequence[Any]:
 
 
 def _ones(x: Tensor, name: str, place: int, recorded: bool) -> Any:
-    """Return what a scalar starts with."""
+    """Return the initial cotangent of a scalar: one."""
     array = x.array
     if math.prod(array.shape) != 1:
         raise GradientError(
@@ -117,7 +117,7 @@ def _ones(x: Tensor, name: str, place: int, recorded: bool) -> Any:
 
 
 def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
-    """Return a gradient that was given for a tensor."""
+    """Return a gradient given for a tensor, after checking it."""
     start: Tensor | None = None
     if type(gradient) is Start:
         gradient, start = gradient

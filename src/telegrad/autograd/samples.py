@@ -1,9 +1,9 @@
-"""A few numbers of an array, by which one that is computed again is told from another.
+"""Samples of an array's numbers, to check whether a recomputed array is the same.
 
-They are spread over the whole array and cost the same however large it is. Equal programs on equal
-numbers differ by roundings at most (some libraries sum in another order when memory lies
-otherwise), so as much is allowed. Arrays of other libraries than NumPy are not looked at: that
-would wait for their device.
+The sample is spread over the whole array and costs the same for any size. Equal programs on equal
+numbers differ at most by rounding (some libraries sum in another order if the memory layout
+differs), so that much is allowed. Only NumPy's arrays are sampled: for other libraries this would
+wait for their device.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
-"""Gradients held back until the pass has succeeded: a pass that fails leaves every ``.grad`` as it
-was.
+"""Hold gradients back until the pass has succeeded: a failed pass leaves every ``.grad`` unchanged.
 
-The exception is a leaf with a post-accumulate hook, or one on its node: such hooks are there to use
-a gradient and free it while the pass still runs, so that leaf accumulates at once.
+The exception is a leaf with a post-accumulate hook, or a hook on its node: such hooks use a
+gradient and free it while the pass still runs, so that leaf accumulates at once.
 """
 
 from typing import Any
@@ -31,12 +30,12 @@ class Staging:
             accumulate(leaf, gradient, is_alone)
             return
         if (meta is None or meta.grad is None) and type(gradient) is np.ndarray:
-            # Now, while the engine's word holds that nothing else refers to it.
+            # Copied now, since `is_alone` holds only at this moment.
             if not is_alone or gradient.base is not None:
                 gradient = own(gradient, is_alone)
                 is_alone = True
         else:
-            # What is added to an older gradient need not be copied first.
+            # A gradient that is added to an older one need not be copied first.
             is_alone = False
         self._staged.append((leaf, gradient, is_alone))
 

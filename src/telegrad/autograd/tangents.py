@@ -1,4 +1,4 @@
-"""What a tangent must be like: its primal, in shape, dtype and device."""
+"""Check that a tangent has its primal's shape, dtype and device."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from telegrad.tensors import Tensor
 
 
 def check_tangent(primal: Tensor, tangent: Tensor, name: str) -> None:
-    """Raise where the tangent is not of the primal's shape, dtype and device."""
+    """Raise if the tangent has another shape, dtype or device than the primal."""
     x, t = primal.array, tangent.array
     if type(x) is type(t) is np.ndarray and x.dtype is t.dtype and x.shape == t.shape:
         return

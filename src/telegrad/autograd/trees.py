@@ -1,4 +1,4 @@
-"""Nested tuples, lists and dicts of tensors, taken apart and put together again.
+"""Flatten and rebuild nested tuples, lists and dicts of tensors.
 
 The structure of a tree is the same tree with numbers for its leaves. None stands for no value and
 is kept as it is. Dicts are walked in the order of their keys' insertion.

@@ -1,8 +1,8 @@
 """Derivatives of programs that run on several workers.
 
-With the names and the meaning of ``torch.distributed.autograd``, and more: any root, any order,
-chosen inputs, and passes that are exact and end whether or not every call was used. ``README.md``
-beside this file has the algorithm.
+This module has the names and the meaning of ``torch.distributed.autograd``, and more: any root, any
+order, chosen inputs, and passes that are exact and end also if the result of a call was not used.
+``README.md`` beside this file describes the algorithm.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,9 +43,9 @@ __all__ = [
 
 
 class context:
-    """Record the remote calls made inside; give the id of a new context, released at the end.
+    """Open a new context, which records the remote calls made inside; yield its id.
 
-    Contexts don't nest; open one for each step, since what it recorded is freed with it.
+    Contexts don't nest. Open one for each step: leaving it frees all that it recorded.
 
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -83,7 +83,7 @@ class context:
 
 def backward(
     context_id: int,
-    # May be left out so that `backward([loss])`, without the id, gets an error that says so.
+    # Optional, so that `backward([loss])` raises an error that asks for the id.
     roots: Tensor | Sequence[Tensor] = (),
     retain_graph: bool | None = None,
     *,
@@ -97,21 +97,21 @@ def backward(
     Gradients of leaves go to the context, on the worker of each leaf; see ``get_gradients``.
 
     Arguments:
-        context_id: The id that ``with context()`` gave.
+        context_id: The id from ``with context() as context_id``.
         roots: Tensors of this worker.
-        retain_graph: Whether the graph is kept for another pass; None for as `create_graph`.
-        grad_tensors: A weight for each root, of its shape; only scalars may go without.
+        retain_graph: Whether to keep the graph for another pass; None for as `create_graph` says.
+        grad_tensors: A weight for each root, of the root's shape; only scalars may have None.
         create_graph: Whether the gradients can be differentiated again.
         inputs: The tensors of this worker that receive a gradient; None for all leaves.
-        mode: "smart"; with "fast" a call whose result was not used is an error.
+        mode: "smart", or "fast" to raise an error if a call's result was not used.
 
     Raises:
         ContextError: If the context is not live, or the roots were recorded in another.
-        UsageError: For arguments that don't fit.
-        GradientError: For roots that don't require grad, and for unused calls with "fast".
+        UsageError: If arguments don't fit together.
+        GradientError: If a root does not require grad, or with "fast", if a call was not used.
         WorkerLost: If a worker that took part was lost.
-        Exception: What failed on any worker, with its own type and a note that names the worker.
-            No worker keeps a gradient of a pass that raised.
+        Exception: Any failure on any worker, with its own type and a note that names the worker.
+            If a pass raises, no worker keeps any of its gradients.
 
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -123,7 +123,7 @@ def backward(
     here = _here()
     found = here.contexts.get(context_id)
     if retain_graph is not None and not isinstance(retain_graph, int):
-        # torch.autograd.backward has the gradients of its roots in this place.
+        # torch.autograd.backward takes the gradients of its roots in this position.
         raise UsageError(
             f"expected True or False as retain_graph, got {type(retain_graph).__name__}; gradients "
             "of the roots are given by name, grad_tensors=..."
@@ -154,14 +154,14 @@ def _keep_captured(local_pass: LocalPass) -> None:
 
 
 def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
-    """Return the gradients of this worker's leaves in a context, by leaf; wait for a pass to end.
+    """Return the gradients of this worker's leaves in a context, by leaf; wait for running passes.
 
-    The gradients of another worker's leaves are on that worker. The KeyError for a tensor that has
-    none says why.
+    The gradients of another worker's leaves are on that worker. The KeyError for a tensor without a
+    gradient says why it has none.
 
     Raises:
         ContextError: If there is no such context.
-        WorkerLost: If this worker was frozen or cut off for so long that others have given it up,
+        WorkerLost: If this worker was frozen or cut off for so long that others took it for lost
             and dropped their gradients.
 
     Examples:
@@ -193,22 +193,22 @@ def grad(
     mode: str = "smart",
     as_rrefs: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the gradients of the sum of the outputs by each input; the context keeps none.
+    """Return the gradient of the outputs' sum for each input; the context keeps none of them.
 
     Arguments:
-        context_id: The id that ``with context()`` gave.
+        context_id: The id from ``with context() as context_id``.
         outputs: Tensors of this worker.
-        inputs: Tensors of this worker, or RRefs to tensors of others.
-        grad_outputs: A weight for each output, of its shape; only scalars may go without.
-        retain_graph: Whether the graph is kept for another pass; None for as `create_graph`.
+        inputs: Tensors of this worker, or RRefs to tensors on other workers.
+        grad_outputs: A weight for each output, of the output's shape; only scalars may have None.
+        retain_graph: As in ``backward``.
         create_graph: Whether the gradients can be differentiated again.
-        allow_unused: Whether an input that was not used has None; else it is an error.
-        materialize_grads: Whether an input that was not used has zeros.
+        allow_unused: Whether to return None for an unused input instead of raising an error.
+        materialize_grads: Whether to return zeros for an unused input.
         mode: As in ``backward``.
-        as_rrefs: Whether the gradient of an RRef stays with its owner, and an RRef to it is given.
+        as_rrefs: Whether to leave the gradient of an RRef on its owner, and return an RRef to it.
 
     Raises:
-        GradientError: If an input was not used; and as ``backward`` does.
+        GradientError: If an input was not used, or for the reasons that ``backward`` gives.
 
     Examples:
         >>> x = tg.tensor(2.0, requires_grad=True)
@@ -260,7 +260,7 @@ def grad(
 
 @expose
 def _backward_here(reference: RRef, context_id: int, retain_graph: bool) -> None:
-    """Run a pass from the value of a reference to this worker; see ``RRef.backward``."""
+    """Run a pass from an RRef's value, on its owner; see ``RRef.backward``."""
     value = reference.local_value()
     if not isinstance(value, Tensor) and frameworks.framework_of(value) is None:
         raise DTypeError(
@@ -280,11 +280,11 @@ def _live(context_id: int) -> Context:
     return _here().contexts.get(context_id)
 
 
-# Names that users of PyTorch's distributed autograd know.
+# Names of PyTorch's distributed autograd.
 
 
 class DistAutogradContext:
-    """A context with the methods that PyTorch's have; ``_retrieve_context`` returns it.
+    """A context with the methods of PyTorch's contexts; ``_retrieve_context`` returns it.
 
     Examples:
         >>> with dist_autograd.context() as context_id:
@@ -317,7 +317,7 @@ def _new_context() -> DistAutogradContext:
 
 
 def _release_context(context_id: int) -> None:
-    """Release a context everywhere."""
+    """Release a context on all workers."""
     _live(context_id)
     _here().leases.release(context_id)
     current = CURRENT.get()
@@ -331,7 +331,7 @@ def _retrieve_context(context_id: int) -> DistAutogradContext:
 
 
 def _current_context() -> DistAutogradContext:
-    """Return the context that records calls here and now."""
+    """Return the context that records this thread's calls."""
     current = CURRENT.get()
     if current is None or current.context.released:
         raise ContextError("expected a context to be open here; use `with context() as context_id`")
@@ -350,11 +350,11 @@ def _get_max_id() -> int:
 
 
 def _init(worker_id: int) -> None:
-    """Do nothing: every worker has distributed autograd from its start."""
+    """Do nothing: every worker starts with distributed autograd."""
 
 
 def _get_debug_info() -> dict[str, int]:
-    """Return how many local passes and how many contexts there are on this worker."""
+    """Return the numbers of local passes and of contexts on this worker."""
     contexts = _here().contexts.all()
     return {
         "num_current_backward_passes": sum(len(each.passes) for each in contexts),

@@ -1,7 +1,7 @@
-"""Finding the distributed autograd of a worker, from anywhere in this folder.
+"""Find the distributed autograd of a worker, from anywhere in this folder.
 
-``worker_autograd`` makes it; this module only knows where it is kept, so that its own parts can ask
-for it.
+``worker_autograd`` makes it and imports its parts; this module lets those parts find it without an
+import cycle.
 """
 
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from telegrad.distributed.worker_autograd import WorkerAutograd
 
 ATTACHED = "autograd"
-"""The name under which a worker keeps it."""
+"""The name under which a worker keeps its distributed autograd."""
 
 
 def autograd_of(worker: Worker) -> "WorkerAutograd":
-    """Return what `attach_autograd` attached to a worker."""
+    """Return the distributed autograd that `attach_autograd` attached to a worker."""
     found: WorkerAutograd | None = worker.attached.get(ATTACHED)
     if found is None:
         raise UsageError(

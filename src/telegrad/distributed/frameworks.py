@@ -1,12 +1,12 @@
-"""The seam for values of another framework whose graph joins a pass: see ``telegrad.interop``.
+"""The interface to other frameworks whose graphs join a pass: see ``telegrad.interop``.
 
-This folder represents such a value by a *stand-in*: a Tensor whose node leads into the other graph
-or, where the value arrived, comes out of a recv node. A pass has the framework *cut* its graph at
-the entries that the pass reaches; for that pass, the pieces are nodes like any other.
+This folder represents another framework's value by a *stand-in*: a Tensor whose node leads into the
+other graph or, for a received value, is an output of a recv node. For a pass, the framework *cuts*
+its graph at the entries that the pass reaches; the pieces are nodes of that pass like any other.
 
-Nothing here knows any framework. `known` belongs to the process, as types do. It is empty until a
-value of a framework is met, or until a program that has imported one makes a call, so programs that
-use none pay little.
+This module knows no particular framework. `known` belongs to the process, as types do. It is empty
+until a value of a framework is met, or until a program that has imported one makes a call, so
+programs that use none pay little.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,10 +30,10 @@ class Cut(NamedTuple):
     """The graphs of other frameworks in one pass."""
 
     edges: dict[Any, Sequence[Any]]
-    """By node that leads into them: its edges in this pass."""
+    """The edges in this pass of each node that leads into the other graphs."""
     leaves: dict[Any, Any]
-    """By node that stands for a leaf or another input: the framework's own tensor. If it stands for
-    several leaves, a list of them; it takes a list of gradients then."""
+    """For each node of a leaf or another input, the framework's own tensor. For a node of several
+    leaves, a list of them; its gradient is then a list, too."""
     pieces: Sequence[Any] = ()
     """Each has ``leave_out(skipped)``, to skip a part of itself, and ``is_apart``: whether it may
     run at the same time as others."""
@@ -42,9 +42,9 @@ class Cut(NamedTuple):
 
 
 class Framework(Protocol):
-    """What another framework does for values of its type.
+    """The functions that another framework provides for values of its type.
 
-    A leaf has a ``grad``, as a Tensor has. A cotangent that leaves the framework's graph in a
+    A leaf has a ``grad``, as a Tensor does. A cotangent that leaves the framework's graph in a
     message is a raw array, unless ``devices`` carries it.
     """
 
@@ -52,12 +52,12 @@ class Framework(Protocol):
     namespace: Any
     """Has the framework's functions ``clone`` and ``zeros_like``."""
     devices: "Devices | None" = None
-    """For values that are sent from device to device; None if there are none."""
+    """Sends values from device to device; None if the framework can't."""
     parameters: "Parameters | None" = None
-    """For its own optimisers; None if they may write into parameters at any time."""
+    """For optimisers of the framework; None if they may write into parameters at any time."""
 
     def is_recording(self) -> bool:
-        """Say whether the framework records what this thread does."""
+        """Tell whether the framework records on this thread."""
 
     def default_modes(
         self, scope: AbstractContextManager[Any], keeps_recording: bool
@@ -74,9 +74,9 @@ class Framework(Protocol):
         """
 
     def start(self, gradient: Any, root: Any) -> Start | None:
-        """Return how a pass starts with a gradient that need not leave its device; None: adopted.
+        """Return a pass's start with a gradient that can stay on its device; None: use `adopted`.
 
-        `root` is of any framework, or None.
+        `root` is a value of any framework, or None.
         """
         return None
 
@@ -86,19 +86,19 @@ class Framework(Protocol):
     def leave(
         self, values: list[Any], worker: Worker, levels: LevelRegistry, to: str, is_recorded: bool
     ) -> list[Any]:
-        """Replace the framework's values in a message by what is sent to `to`.
+        """Replace, in place, the framework's values in a message by the values to send to `to`.
 
-        Return a list with stand-ins for those that are recorded, or `values` itself if none is.
+        Return a list with stand-ins for the recorded ones, or `values` itself if there is none.
         """
 
     def arrive(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
-        """Replace what carried the framework's values from `frm` by the values, where they differ.
+        """Replace, in place, objects that carried the framework's values from `frm` by the values.
 
-        Return what the thread that takes them has to call first, or None.
+        Return a function that the thread which uses the values must call first, or None.
         """
 
     def join(self, value: Any, stand_in: Tensor | None) -> Any:
-        """Return an arrived value as computed from its stand-in; a constant if that is None."""
+        """Return a received value with its stand-in's history; a constant if that is None."""
 
     def cut(
         self,
@@ -109,7 +109,7 @@ class Framework(Protocol):
     ) -> Cut:
         """Cut the framework's graph at these entries; the gradients of `targets` are wanted.
 
-        `is_plain`: all leaves shall get their gradients, and nobody looks at these on their way.
+        `is_plain`: all leaves take their gradients, and nothing observes single gradients.
         """
 
     def completed(
@@ -119,34 +119,34 @@ class Framework(Protocol):
         context: Mapping[Any, Any],
         loans: dict[Any, Any],
     ) -> dict[Any, Any]:
-        """Return the gradients of leaves, by leaf, after the hooks that see the complete ones.
+        """Return the gradients of leaves, by leaf, after the hooks for complete gradients.
 
-        Left out are leaves without a gradient (None), those whose gradient a hook has used up, and
-        those that the framework itself goes on with, together with the context's gradients. For
-        those it puts an object into `loans` that has a ``give_back``, called at the end of the
-        pass. While that object ``is_waiting``, its ``run`` is called, once messages to others have
+        Left out are leaves without a gradient (None), leaves whose gradient a hook has consumed,
+        and leaves whose gradients the framework processes further, together with the context's. For
+        the latter it puts an object into `loans`, whose ``give_back`` is called at the end of the
+        pass. While that object ``is_waiting``, its ``run`` is called once messages to others have
         left.
         """
 
 
 class Devices(Protocol):
-    """How gradients go from device to device, and not as arrays in a frame."""
+    """Sends gradients from device to device, instead of as arrays in a frame."""
 
     def carries(self, gradient: Any) -> bool:
-        """Say whether ``pack`` takes a gradient, which may be telegrad's own array on a device."""
+        """Tell whether ``pack`` takes a gradient, which may be telegrad's own array on a device."""
 
     def pack(self, gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
-        """Return what carries each gradient to `to`: a raw array, or an argument for ``unpack``."""
+        """Return each gradient as it is sent to `to`: a raw array, or facts for ``unpack``."""
 
     def unpack(self, facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
         """Return the gradients from `frm` that were not sent as arrays."""
 
 
 class Parameters(Protocol):
-    """How parameters are stepped beside graphs that have saved them."""
+    """Steps parameters while graphs that have saved them keep the old values."""
 
     def note(self, parameter: Any) -> None:
-        """Note a parameter of a new optimiser, before anything is computed from it."""
+        """Note a parameter of a new optimiser; called before anything is computed from it."""
 
     def successor(self, parameter: Any, gradient: Any) -> Any:
         """Return a copy of a parameter for a step to write into; None for a step in place."""
@@ -162,12 +162,12 @@ known: list[Framework] = []
 
 
 def enlist(framework: Framework) -> None:
-    """Make a framework known to every worker of this process."""
+    """Register a framework for every worker of this process."""
     known.append(framework)
 
 
 def framework_of(value: Any) -> Framework | None:
-    """Return the framework that a value belongs to; import one that serves its type if need be."""
+    """Return the framework that a value belongs to, imported if needed; None if there is none."""
     for framework in known:
         if isinstance(value, framework.type):
             return framework
@@ -177,9 +177,9 @@ def framework_of(value: Any) -> Framework | None:
 
 
 def starts(gradients: Any, roots: Any) -> Any:
-    """Return gradients that the user gave for roots, those of other frameworks for a pass to take.
+    """Return the user's gradients for roots, with other frameworks' converted for a pass.
 
-    Whether there are as many as roots is found out later.
+    Whether there are as many as roots is checked later.
     """
     if not isinstance(gradients, (list, tuple)):
         root = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
@@ -213,7 +213,7 @@ def adopted(values: Any, *, are_gradients: bool = False) -> Any:
 
 
 def listed_inputs(inputs: Any) -> list[Any]:
-    """Return inputs as a list; a single one may be given as it is."""
+    """Return inputs as a list; a single input may be given alone."""
     if isinstance(inputs, Tensor) or framework_of(inputs) is not None:
         return [inputs]
     return list(inputs)
@@ -230,7 +230,7 @@ def node_of_input(value: Any, name: str) -> Any:
 
 
 def node_of_referent(value: Any) -> Any:
-    """Return ``node_of_input`` of what an RRef among the inputs refers to, on its owner."""
+    """Return ``node_of_input`` for the value of an RRef among the inputs, on its owner."""
     if not isinstance(value, Tensor) and framework_of(value) is None:
         raise DTypeError(
             f"expected an RRef to a Tensor as an input, got one to {type(value).__name__}"
@@ -241,9 +241,9 @@ def node_of_referent(value: Any) -> Any:
 def leave(
     values: list[Any], worker: Worker, levels: LevelRegistry, to: str, *, is_recorded: bool
 ) -> list[Any]:
-    """Replace the values of other frameworks in a message by what is sent.
+    """Replace, in place, other frameworks' values in a message by the values to send.
 
-    Return a list with stand-ins for them, or `values` itself if there are none.
+    Return a list with stand-ins for the recorded ones, or `values` itself if there is none.
     """
     if len(known) < 2:
         return known[0].leave(values, worker, levels, to, is_recorded) if known else values
@@ -259,7 +259,7 @@ def leave(
 
 
 def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
-    """Replace what carried values of other frameworks by them; see ``Framework.arrive``."""
+    """Replace, in place, objects that carried other frameworks' values: ``Framework.arrive``."""
     found = None
     for framework in known:
         found = framework.arrive(values, worker, frm) or found
@@ -267,7 +267,7 @@ def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | 
 
 
 def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
-    """Return what carries gradients to `to`: arrays, or facts with the name of their framework."""
+    """Return gradients as they are sent to `to`: arrays, or facts with the framework's name."""
     packed: list[Any] = [None] * len(gradients)
     for framework in known:
         devices = framework.devices
@@ -281,7 +281,7 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
 
 
 def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
-    """Return the gradients that facts from ``pack`` stand for."""
+    """Return the gradients that facts from ``pack`` describe."""
     found: list[Any] = [None] * len(facts)
     names = [name for name, _ in facts]
     carriers = {_name_of(each): each.devices for each in known}
@@ -304,12 +304,12 @@ def _name_of(framework: Framework) -> str:
 
 
 def is_carried(gradient: Any) -> bool:
-    """Say whether a framework packs this gradient, its own or telegrad's on a device."""
+    """Tell whether a framework packs this gradient, its own or telegrad's on a device."""
     return any(each.devices is not None and each.devices.carries(gradient) for each in known)
 
 
 def copied(gradient: Any) -> Any:
-    """Return a gradient of another framework with memory of its own; any other as it is."""
+    """Return a copy of another framework's gradient; any other gradient unchanged."""
     for framework in known:
         if isinstance(gradient, framework.type):
             return framework.namespace.clone(gradient)
@@ -318,15 +318,15 @@ def copied(gradient: Any) -> Any:
 
 def accumulate(leaf: Any, gradient: Any) -> None:
     """Add a gradient to ``.grad`` of another framework's leaf."""
-    # Passes of several threads may share the leaf.
+    # Locked, since passes of several threads may share the leaf.
     with alone_with([leaf]):
         leaf.grad = gradient if leaf.grad is None else added(leaf.grad, gradient)
 
 
 def stand_ins(values: list[Any]) -> tuple[list[Any], dict[int, Framework]]:
-    """Return what came with stand-ins for other frameworks' values, and whose these are, by index.
+    """Return received values with stand-ins for other frameworks', and the frameworks by index.
 
-    The list itself if none is.
+    If there are none, return the list itself.
     """
     owners: dict[int, Framework] = {}
     for framework in known:
@@ -358,9 +358,9 @@ def join(values: list[Any], stand_ins: list[Any], owners: dict[int, Framework]) 
 
 
 def is_recording(values: list[Any]) -> bool:
-    """Say whether a call with these values is recorded, provided that telegrad records here.
+    """Tell whether a call with these values is recorded, given that telegrad records here.
 
-    It is not if a framework records nothing here and telegrad has nothing to record either.
+    It is not if a framework doesn't record here and no value is a Tensor with a history.
     """
     for framework in known:
         if not framework.is_recording():

@@ -1,6 +1,6 @@
-"""Notices to the workers that share a context, a pass or a level, if they can be reached.
+"""Send notices to the workers that share a context, a pass or a level, if they can be reached.
 
-A lost worker is usually not dialled, since what it had is lost with it.
+A lost worker is usually not dialled, since its state is lost with it.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ def notify(
 ) -> bool:
     """Send a notice, which arrives unless `to` is lost; return whether `to` can be reached.
 
-    With `dials_lost`, a lost worker is dialled again: it may be alive, and be asked for what it
-    has. A notice that `rides` has time, and waits for what is sent next.
+    With `dials_lost`, a lost worker is dialled again, since it may be alive and still have its
+    state. A notice that `rides` is not urgent: it waits for the next frame.
     """
     try:
         peer = worker.find(to)
@@ -40,7 +40,7 @@ def notify(
 
 
 def reachable(worker: Worker, name: str) -> "Session | None":
-    """Return the session of a worker that a notice reaches without dialling; else None."""
+    """Return a worker's session if it is connected; None if it would have to be dialled."""
     peer = worker.peers.get(name)
     return None if peer is None or peer.outgoing is None or peer.outgoing.closed else peer
 
@@ -48,7 +48,7 @@ def reachable(worker: Worker, name: str) -> "Session | None":
 def forward(
     worker: Worker, to: str | int, service: str, header: Any, *, rides: bool = False
 ) -> None:
-    """Notify one of several, on another thread if it must be dialled, which may take long."""
+    """Send a notice; if the worker must be dialled, which may take long, on another thread."""
     peer = None if isinstance(to, int) else reachable(worker, to)
     if peer is None:
         worker.host.start(partial(notify, worker, to, service, header))
@@ -56,14 +56,14 @@ def forward(
     try:
         worker.outgoing.notify(peer, service, header, rides)
     except Exception:
-        # It is lost, and what it had with it.
+        # It is lost, and its state with it.
         return
 
 
 class LateNotice(msgspec.Struct, eq=False):
-    """A notice to several that has time: it goes before the next frame (``Outgoing.ride``).
+    """A notice to several workers that waits for the next frame (``Outgoing.ride``).
 
-    If there is more to say to them before that, that takes this, and says both at once.
+    A later notice to them may take this one's content and send both at once.
     """
 
     worker: Worker
@@ -72,13 +72,13 @@ class LateNotice(msgspec.Struct, eq=False):
     header: list[Any]
 
     def flush(self) -> None:
-        """Notify those that have not been; if this is interrupted, some perhaps twice."""
+        """Send the notice, unless it was sent; if interrupted, some workers may get it twice."""
         for name in self.others:
             forward(self.worker, name, self.service, self.header, rides=True)
         self.others = ()
 
     def take(self) -> list[Any]:
-        """Return what the notice says, which the caller will say now."""
+        """Return the notice's header for the caller to send, and cancel the notice."""
         self.others = ()
         self.worker.outgoing.rides.pop(self, None)
         return self.header

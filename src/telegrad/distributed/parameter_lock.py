@@ -1,4 +1,4 @@
-"""A lock for each parameter, made when first asked for and gone with the parameter."""
+"""A lock for each parameter, made on first use and dropped with the parameter."""
 
 import threading
 import weakref
@@ -11,11 +11,11 @@ _locks: dict[int, tuple["weakref.ref[Any]", threading.Lock]] = {}
 
 @contextmanager
 def alone_with(parameters: Iterable[Any]) -> Iterator[None]:
-    """Lock these parameters: inside of the block nobody else steps them or sets their ``.grad``."""
-    # A parameter that is given twice is locked once.
+    """Lock these parameters: in the block, no other thread steps them or sets their ``.grad``."""
+    # A parameter given twice is locked once.
     chosen = {id(parameter): parameter for parameter in parameters}
     with ExitStack() as stack:
-        # All threads lock in the same order, so that there is no deadlock.
+        # All threads lock in the same order, which prevents deadlocks.
         for key in sorted(chosen):
             stack.enter_context(_lock_of(chosen[key]))
         yield
@@ -27,6 +27,6 @@ def _lock_of(parameter: Any) -> threading.Lock:
     if found is None:
         # Keyed by identity: equality of tensors is elementwise.
         reference = weakref.ref(parameter, lambda _: _locks.pop(key, None))
-        # In one step, which needs no lock: another thread may just have done so.
+        # Atomic, so it needs no lock: another thread may just have added one.
         found = _locks.setdefault(key, (reference, threading.Lock()))
     return found[1]

@@ -24,17 +24,17 @@ _MADE_THERE = "its numbers are on its worker: give dtype= among the arguments of
     },
 )
 class RemoteModule:
-    """A module that ``module_cls(*args, **kwargs)`` makes on another worker.
+    """A module created on another worker, as ``module_cls(*args, **kwargs)``, which runs there.
 
     Arguments:
         remote_device: The worker's name or, as PyTorch writes it, ``"name/cpu"`` or
             ``"name/cuda:0"``: then the module is moved there, and takes tensors of that device.
         module_cls: The class of the module.
         args: The positional arguments of the class.
-        kwargs: Its keyword arguments.
+        kwargs: The keyword arguments of the class.
 
     Raises:
-        UsageError: For arguments that don't fit, and for a class that makes no module.
+        UsageError: If an argument has the wrong type, or the class does not make a module.
 
     Examples:
         >>> from telegrad.distributed import RemoteModule
@@ -68,14 +68,14 @@ class RemoteModule:
         made = (module_cls, tuple(args or ()), dict(kwargs or {}), device)
         self._rref: RRef | None = current_worker().rpc_sync(name, _make, made)
         self.resident: Resident | None = None
-        """The resident that it stands for, if its worker keeps it by name."""
+        """The resident behind this module, if its worker keeps it by name."""
 
     @classmethod
     def of(cls, resident: Resident) -> "RemoteModule":
         """Return a module that a worker keeps by name (`rpc.keep`).
 
-        When the worker comes back, this is the module of its new life from the next context on:
-        within one context it is the module of one life.
+        When the worker restarts, this refers to its new module, from the next context on: within
+        one context it always refers to the same module.
         """
         if not isinstance(resident, Resident):
             raise UsageError(
@@ -87,7 +87,7 @@ class RemoteModule:
 
     @property
     def module_rref(self) -> RRef:
-        """The RRef to the module itself."""
+        """The RRef to the module."""
         if self._rref is not None:
             return self._rref
         assert self.resident is not None, "one of the two"
@@ -105,23 +105,23 @@ class RemoteModule:
         return current_worker().rpc_async(self.on, _forward, (self.module_rref, args, kwargs))
 
     def parameters(self) -> list[RRef]:
-        """Return RRefs to the module's parameters, in its own order."""
+        """Return RRefs to the module's parameters, in the module's order."""
         found: list[RRef] = current_worker().rpc_sync(self.on, _parameters, (self.module_rref,))
         return found
 
     remote_parameters = parameters
 
     def get_module_rref(self) -> RRef:
-        """Return the RRef to the module itself."""
+        """Return the RRef to the module."""
         return self.module_rref
 
     def train(self, mode: bool = True) -> "RemoteModule":
-        """Switch the module to training mode, or out of it; return this module."""
+        """Set the module's training mode; return this module."""
         current_worker().rpc_sync(self.on, _set_training, (self.module_rref, mode))
         return self
 
     def eval(self) -> "RemoteModule":
-        """Switch the module to evaluation mode; return this module."""
+        """Set the module to evaluation mode; return this module."""
         return self.train(False)
 
     def state_dict(self) -> Any:
@@ -129,7 +129,7 @@ class RemoteModule:
         return self.module_rref.rpc_sync().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Any:
-        """Give the module a state."""
+        """Load a state into the module."""
         return self.module_rref.rpc_sync().load_state_dict(state)
 
     def __dir__(self) -> list[str]:

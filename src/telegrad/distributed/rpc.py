@@ -1,7 +1,7 @@
 """Remote calls, with the names and the meaning of `torch.distributed.rpc`.
 
-These functions act for the current worker: in a handler the one that it runs on, elsewhere the
-process's own, made by `init_rpc` or `LocalCluster`.
+These functions act for the current worker: in a handler, the worker that runs it; elsewhere, the
+process's own worker, made by `init_rpc` or `LocalCluster`.
 """
 
 import typing as _typing
@@ -55,29 +55,29 @@ def init_rpc(
     meeting: _typing.Any = None,
     **unknown: _typing.Never,
 ) -> Worker:
-    """Make this process a worker of a cluster; return when all workers are there.
+    """Make this process a worker of a cluster; return when all workers have joined.
 
     Arguments:
         name: The worker's name; by default, under a launcher, ``worker0`` and so on by rank.
-        rank: Its rank, from 0.
-        world_size: How many workers there are. If neither this nor the environment says so, the
-            world is an open one: workers come and go, and this returns at once.
+        rank: The worker's rank, from 0.
+        world_size: The number of workers. If neither this nor the environment gives it, the world
+            is open: workers come and go, and this returns at once.
         options: The options of this worker.
         meeting: Where the workers meet: the path of a directory that all see, or a
             ``torch.distributed.Store``. A world that meets there may lose any worker, rank 0 too.
 
-    What is not given is taken from torchrun, srun, mpirun, Kubernetes or ``telegrad run``, or from
+    Missing arguments are taken from torchrun, srun, mpirun, Kubernetes or ``telegrad run``, or from
     MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, TELEGRAD_WORKER_NAME, TELEGRAD_MEETING. The key is
-    that of TELEGRAD_KEY_FILE, TELEGRAD_KEY or TELEGRAD_CREDENTIALS, or on one machine the user's
-    own.
+    that of TELEGRAD_KEY_FILE, TELEGRAD_KEY or TELEGRAD_CREDENTIALS; on one machine, by default, the
+    user's own.
 
     Returns:
         The worker.
 
     Raises:
         UsageError: If something is missing, a name or rank is taken, or worlds or versions differ.
-        CallTimeout: If not all workers came within ``Options.join_timeout``.
-        AuthenticationFailed: If the others have another key.
+        CallTimeout: If not all workers joined within ``Options.join_timeout``.
+        AuthenticationFailed: If the other workers have another key.
 
     Examples:
         >>> worker = rpc.init_rpc("main", rank=0, world_size=1)
@@ -102,7 +102,7 @@ _NAMES = {
     "BackendType": "there is one, leave it out",
     "functions": "write rpc.async_execution",
 }
-"""Names of PyTorch's module that are missing here, and what to write instead."""
+"""Names of PyTorch's module that are missing here, with advice."""
 
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
     __getattr__ = _advice_on_names(__name__, _NAMES)

@@ -1,8 +1,8 @@
-"""The distributed autograd of one worker: its parts, and what each of them needs.
+"""The distributed autograd of one worker: its parts, and how they are connected.
 
-Everything that starts a worker (init_rpc, LocalCluster and its processes, the simulated cluster)
-calls `attach_autograd` before the first call can come. This is the only place where the layers
-above RPC are attached to it.
+All code that starts a worker (init_rpc, LocalCluster and its processes, the simulated cluster)
+calls `attach_autograd` before the first call can arrive. Only here are the layers above RPC
+attached to a worker.
 """
 
 from contextlib import suppress
@@ -27,8 +27,8 @@ from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 
 FRAMEWORKS: Final = {"torch": "telegrad.interop.torch.framework"}
-"""The module to import when a value of another framework is first met; by name, since it is in a
-higher layer."""
+"""The module to import when a framework's first value is met; by name, since it is in a higher
+layer."""
 
 
 class WorkerAutograd:
@@ -46,7 +46,7 @@ class WorkerAutograd:
         self.event_log = EventLog(worker)
 
     def _take_over(self, *pass_: Any) -> None:
-        # By a method, since the contexts are made before the coordinator, which needs them.
+        # A method, since the coordinator needs the contexts and so is made after them.
         self.coordinator.take_over(*pass_)
 
 
@@ -63,6 +63,6 @@ def attach_autograd(worker: Worker) -> None:
 
 
 def _load_carrier() -> None:
-    """Have CuPy's arrays sent like PyTorch's tensors, if PyTorch is installed."""
+    """Make CuPy's arrays travel as PyTorch's tensors do, if PyTorch is installed."""
     with suppress(ImportError):
         import_module(FRAMEWORKS["torch"])

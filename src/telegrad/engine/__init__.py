@@ -1,4 +1,4 @@
-"""How a backward pass runs over a graph. Knows nodes by their protocol: no op, no Tensor."""
+"""Run a backward pass over a graph. Uses nodes only through their protocol: no op, no Tensor."""
 
 from telegrad.engine.local import GraphTask
 from telegrad.engine.ordered import OrderedTask

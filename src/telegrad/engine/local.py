@@ -1,23 +1,23 @@
-"""One backward pass of a graph that is all here: all of its state, and the loop that runs it.
+"""One backward pass of a graph within this process: its whole state, and the loop that runs it.
 
-1. ``count(roots)`` walks everything the roots reach, sorts the nodes by key and counts, for each
+1. ``count(roots)`` walks all nodes that the roots reach, sorts them by key and counts, for each
    leaf, the edges that will contribute to it. With ``targets`` only nodes on a path to a target are
-   *needed*, and only those run. A graph that was freed is found here, before anything has changed.
-2. ``run(roots)`` runs the nodes, newest key first, from the roots' cotangents. A leaf hands its
-   gradient to ``deliver`` when the last edge into it has contributed, saying whether nothing else
-   refers to it.
+   *needed*, and only those run. A freed graph is found here, before anything has changed.
+2. ``run(roots)`` runs the nodes, newest key first, from the roots' cotangents. When the last edge
+   into a leaf has contributed, the leaf's gradient goes to ``deliver``, which is told whether
+   nothing else refers to it.
 
-A boundary, behind which the graph goes on elsewhere, is found by ``count`` too: such a pass is not
-for this task (``BoundaryReached``).
+``count`` also finds boundaries, behind which the graph continues on other workers: this task can't
+run such a pass (``BoundaryReached``).
 
-Sums have a fixed order. All that contribute to a node are newer than it, so when nodes run by
-falling key each cotangent is complete in its turn, and contributions are added by falling key, too.
+Sums have a fixed order. All contributors to a node are newer than it, so if nodes run by falling
+key, each cotangent is complete in its turn, and contributions are added by falling key, too.
 
-Note COUNTS. Whether anybody else refers to a value, its reference count tells. Interpreters differ
-in what they count for a local variable, and compiled code (Cython, mypyc) counts one less, since it
-lends a function its arguments. So each module that looks at a count measures once what it sees
-itself of a value that is its own. Measured elsewhere, a value that somebody else has could be taken
-for one's own, and two leaves would share a gradient's memory.
+Note COUNTS. A reference count tells whether anything else refers to a value. Interpreters differ in
+what they count for a local variable, and compiled code (Cython, mypyc) counts one less, since it
+lends a function its arguments. So each module that reads such a count measures once what it reads
+for a value that only it holds. With a number measured elsewhere, a shared value could be taken for
+an unshared one, and two leaves would share a gradient's memory.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ def _count_alone(held: list[Any]) -> int:
 
 
 _ALONE: Final = _count_alone([object()])
-"""References to a value that a local variable here alone knows: note COUNTS in engine/local.py."""
+"""References to a value that only one local variable here holds: note COUNTS in engine/local.py."""
 
 _by_key = attrgetter("key")
 
@@ -48,9 +48,9 @@ class GraphTask(Task, eq=False):
     needed: set[Node] | None = None
     """The nodes on a path to a target, after ``count``; None: all."""
     missing: dict[Node, int] = {}
-    """How many contributions a leaf still waits for."""
+    """The number of contributions that each leaf still waits for."""
     buffers: dict[Node, Cotangent] = {}
-    """The sum of what has come, for nodes that have not run."""
+    """For each node that has not run, the sum of its contributions so far."""
     _order: list[Node] = []
     """The nodes to run, newest last."""
     _owned: set[Node] = set()
@@ -82,7 +82,7 @@ class GraphTask(Task, eq=False):
         order.sort(key=_by_key)
 
     def _needed_nodes(self, roots: Iterable[Node]) -> list[Node]:
-        """Find what leads to a target, or is one; return those that are no leaves, newest last."""
+        """Find targets and nodes that lead to one; return those that are no leaves, newest last."""
         needed = self.needed = set()
         targets, order = self.targets or (), []
         for node in reversed(reachable(roots)):
@@ -91,7 +91,7 @@ class GraphTask(Task, eq=False):
                 if node.key >= 0:
                     order.append(node)
             elif node.is_boundary:
-                # What lies behind it may well lead to a target.
+                # The graph behind it may lead to a target.
                 raise freed_error(node)
         return order
 
@@ -100,10 +100,10 @@ class GraphTask(Task, eq=False):
 
     @silent
     def run(self, roots: Mapping[Node, Cotangent]) -> None:
-        """Run all that was counted, to the end."""
+        """Run all counted nodes."""
         buffers, missing, owned, keep = self.buffers, self.missing, self._owned, self.keep_graph
         order, recorded, needed = self._order, self.recorded, self.needed
-        # Without the lock a pass of another thread may come to a node whose count was just read.
+        # Without the lock, another thread's pass may reach a node whose count was just read.
         may_be_shared = keep or not IS_LOCKED
         for root, cotangent in roots.items():
             if needed is None or root in needed:
@@ -134,10 +134,10 @@ class GraphTask(Task, eq=False):
                         if node.freed:
                             raise freed_error(node) from error
                         raise
-                    # A node that nobody else refers to can't run again, and goes by itself.
+                    # A node without other references can't run again, and is freed by itself.
                     if may_be_shared or getrefcount(node) > _ALONE:
                         if node.freed:
-                            # Another pass freed it in between: the results may be wrong.
+                            # Another pass freed it meanwhile: the results may be wrong.
                             raise freed_error(node)
                         if not keep:
                             node.release()
@@ -148,7 +148,7 @@ class GraphTask(Task, eq=False):
                         c if e in needed else None for e, c in zip(edges, contributions)
                     ]
                 if len(edges) == 1 and edges[0].key >= 0 and edges[0] not in buffers:
-                    # Most nodes: one edge, to a node that nothing has come to yet. None is nothing.
+                    # Most nodes have one edge, to a node without contributions; None is none.
                     buffers[edges[0]] = contributions[0]
                     edges = ()
                     continue
@@ -169,7 +169,7 @@ class GraphTask(Task, eq=False):
                             finished.append(edge)
                 edge, edges = None, ()
                 if finished:
-                    # Only the buffers may know a leaf's gradient, so that it need not be copied.
+                    # Drop other references to a leaf's gradient, so that it need not be copied.
                     contributions, contribution, before = (), None, None
                     for leaf in finished:
                         self._finish(leaf)
@@ -180,14 +180,14 @@ class GraphTask(Task, eq=False):
             raise
 
     def _run_observed(self, node: Node, cotangent: Cotangent) -> Contributions:
-        """Run a node with hooks, a target, or one that is checked."""
+        """Run a node that has hooks, is a target, or is checked."""
         cotangent = self.before(node, cotangent)
         if cotangent is None:
             return (None,) * len(node.edges)
         return self.run_with_hooks(node, cotangent)
 
     def _skip(self, node: Node) -> None:
-        """Pass by a node that no contribution came to."""
+        """Pass by a node that received no contribution."""
         for edge in node.edges:
             if edge.key < 0:
                 self.missing[edge] -= 1
@@ -195,7 +195,7 @@ class GraphTask(Task, eq=False):
                     self._finish(edge)
 
     def _finish(self, leaf: Node) -> None:
-        """Deliver the complete gradient of a leaf, if any came."""
+        """Deliver a leaf's complete gradient, if it has one."""
         gradient = self.buffers.pop(leaf, None)
         if gradient is None:
             return

@@ -1,24 +1,24 @@
-"""One worker's part of a pass over several: contributions come in any order, sums have a fixed one.
+"""One worker's part of a distributed pass: sums in a fixed order, whatever arrives first.
 
-In such a pass the order in which contributions arrive depends on timing, so it can't be the order
-of a sum. Here every node that the entries reach gets a *rank*: its place in a walk that follows the
+In such a pass the order in which contributions arrive depends on timing, so they can't be summed in
+that order. Every node that the entries reach gets a *rank*: its place in a walk that follows the
 entries in their given order and the edges of each node in theirs. Ranks depend on the program
-alone, not on when a message came; a node's contributions are summed by the ranks of those that made
-them, so the sum has the same bits on every schedule.
+alone, not on when a message arrived. A node's contributions are summed by the ranks of their
+contributors, so a sum has the same bits on every schedule.
 
-Contributions are folded as soon as all with smaller ranks are in; only early ones are held.
+A contribution is added once all with smaller ranks are in; only early ones are held.
 
-1. ``count(entries)``: ranks, and for each node the contributors to expect; behind a chain, once
-   that has run. With ``is_goal``, nodes that lead to no goal are *skipped*: nothing of them runs.
-   Whatever contributes to a node that leads to a goal leads there itself, so what is left receives
-   the same contributions as ever.
-2. ``feed(node, cotangent)``: a cotangent from outside, before all contributions.
-3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``; once enough is to
-   leave, or some time has passed, ``run`` pauses, so that the caller can send it before the rest
-   runs. What remains in ``sums`` at the end waits for contributors that have not run.
-4. ``discover(nodes)``: which nodes do these, that wait, reach? New boundaries are returned.
-5. ``drop_dead()``: forget the contributors that neither ran nor are live, so that waiting nodes
-   need only those that will come (step 6 in ``distributed/README.md``).
+1. ``count(entries)``: assign ranks, and note each node's expected contributors; behind a chain,
+   only once the chain has run. With ``is_goal``, nodes that lead to no goal are *skipped* and don't
+   run. A contributor to a node that leads to a goal leads to that goal itself, so the remaining
+   nodes receive the same contributions as without goals.
+2. ``feed(node, cotangent)``: add a cotangent from outside, before all contributions.
+3. ``run()``: run the ready nodes. A boundary hands its cotangent to ``depart``. Once there are
+   enough departures, or some time has passed, ``run`` pauses, so that the caller can send them
+   before the rest runs. Nodes left in ``sums`` at the end wait for contributors that did not run.
+4. ``discover(nodes)``: mark the nodes that these waiting ones reach; return new boundaries.
+5. ``drop_dead()``: forget contributors that neither ran nor are live, so that waiting nodes expect
+   only contributions that will come (step 6 in ``distributed/README.md``).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,13 +39,13 @@ def _count_alone(held: list[Any]) -> int:
 
 
 _ALONE: Final = _count_alone([object()])
-"""References to a value that a local variable here alone knows: note COUNTS in engine/local.py."""
+"""References to a value that only one local variable here holds: note COUNTS in engine/local.py."""
 
 Clock: TypeAlias = Callable[[], float]
 
 
 class Sum:
-    """The contributions to one node: the folded prefix, and those that came early."""
+    """The contributions to one node: the sum of a prefix, and those that arrived early."""
 
     __slots__ = ("early", "expected", "is_owned", "position", "total")
 
@@ -53,12 +53,12 @@ class Sum:
         self.expected = expected
         """The contributors' ranks, ascending; one for each edge."""
         self.position = 0
-        """How many of the expected contributions are in ``total``."""
+        """The number of expected contributions that are in ``total``."""
         self.total: Cotangent | None = None
         self.is_owned = False
         """Whether ``total`` was made here, so that it may be added to in place."""
         self.early: dict[int, list[Cotangent | None]] = {}
-        """By rank, the contributions that came before their turn."""
+        """By rank, the contributions that arrived before their turn."""
 
     def add(self, rank: int, contribution: Cotangent | None) -> None:
         position = self.position
@@ -70,7 +70,7 @@ class Sum:
         self.fold()
 
     def fold(self) -> None:
-        """Add what is next in order, as long as it is there."""
+        """Add the contributions that are next in order, as far as they have arrived."""
         expected, early = self.expected, self.early
         while self.position < len(expected):
             rank = expected[self.position]
@@ -103,58 +103,58 @@ class Sum:
 
 
 class RegionPool(Protocol):
-    """Runs nodes for a task, some of them on other threads; in passes that are not recorded."""
+    """Runs nodes for a task, some of them on other threads, in passes that are not recorded."""
 
     def run(self, node: Node, cotangent: Cotangent) -> Contributions | None:
-        """Return what the node gives; None if it runs on another thread now."""
+        """Run a node and return its contributions, or None if it now runs on another thread."""
 
     def take_in(self) -> tuple[Node, Contributions, Exception | None] | None:
-        """Return a node that has run there, with what it gave or raised; None if there is none."""
+        """Return a finished node with its contributions or error; None if there is none."""
 
 
 class OrderedTask(Task, eq=False, kw_only=True):
     """The state of one worker's part of a pass; see the module's docstring for the steps."""
 
     depart: Callable[[Any, Cotangent | None], bool]
-    """Called with a boundary and its cotangent; tells whether that leaves."""
+    """Called with a boundary and its cotangent; tells whether the cotangent leaves."""
     watch: Callable[[str], AbstractContextManager[Any]] | None = None
-    """Makes what is entered while a node runs, given its name: for a profile."""
+    """Returns a scope to run a node in, given the node's name: for a profile."""
     joined: Mapping[Node, Sequence[Node]] = {}
-    """Boundaries that this pass goes on behind, with the edges they have in it."""
+    """Boundaries that this pass continues behind, with their edges in it."""
     pool: RegionPool | None = None
-    """Runs nodes side by side; None: they run on this thread, one by one."""
+    """Runs nodes in parallel; None: they run on this thread, one by one."""
     is_goal: Callable[[Node], bool] | None = None
-    """Which nodes the pass is for; None for all."""
+    """Tells whether a node is a goal of the pass; None: all nodes are."""
     skipped: frozenset[Node] = frozenset()
     """Nodes that lead to no goal."""
     ranks: dict[Node, int] = {}
     sums: dict[Node, Sum] = {}
-    """Nodes that received something and have not run: after ``run``, those that wait."""
+    """Nodes that have some contributions and have not run: after ``run``, the waiting ones."""
     done: set[Node] = set()
     ready: dict[Node, Cotangent | None] = {}
-    """Nodes that can run, with their complete cotangents; the last runs next. Others read only."""
+    """Nodes that can run, with their complete cotangents; the last runs next. Others only read."""
     live: dict[Node, None] = {}
-    """What ``discover`` has marked: reached, and not run yet."""
+    """The nodes that ``discover`` has marked: reached, and not run yet."""
     _expected: dict[Node, list[int]] = {}
-    """By node, the ranks of its contributors, ascending; one for each edge."""
+    """For each node, the ranks of its contributors, ascending; one for each edge."""
     _summed: set[Node] = set()
-    """Nodes with more than one contribution, counting what is fed; the others just get theirs."""
+    """Nodes with more than one contribution, counting fed ones; the others need no sum."""
     _is_chain: bool = False
-    """Whether all that has run was a chain, and what it leads to is not ranked yet."""
+    """Whether only a chain has run so far, and the nodes behind it have no ranks yet."""
     _leaving: int = 0
-    """How many boundaries' cotangents have left in this ``run``."""
+    """The number of departures in this ``run``."""
 
     @classmethod
     def ended(cls) -> "OrderedTask":
-        """Return a task without a graph: running it is an error."""
+        """Return a task without a graph, which raises an error if it is run."""
         return cls(_ended, depart=_ended)
 
     def count(self, entries: Iterable[Node]) -> None:
-        """Rank everything that the entries reach, and note each node's contributors."""
+        """Rank all nodes that the entries reach, and note each node's contributors."""
         stack = [*entries]
         if len(stack) == 1 and self.is_goal is None:
-            # It leads to its first node with several edges as a chain, which has nothing to sum,
-            # so nobody asks for its ranks: what comes after is counted when the pass gets there.
+            # Up to the first node with several edges the graph is a chain, which has nothing to
+            # sum and needs no ranks: the rest is counted when the pass gets there.
             self._is_chain = True
         else:
             self._rank(stack)
@@ -162,7 +162,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
             self._skip_all_but(self.is_goal)
 
     def _rank(self, stack: list[Node]) -> None:
-        """Rank what these nodes reach, in their order; uses the list up."""
+        """Rank the nodes that these reach, in order; this empties the list."""
         ranks, expected, joined = self.ranks, self._expected, self.joined
         stack.reverse()
         while stack:
@@ -180,7 +180,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
             stack += edges[::-1]
 
     def _skip_all_but(self, is_goal: Callable[[Node], bool]) -> None:
-        """Go from the goals to those who contribute to them, and to theirs; skip the others."""
+        """Follow contributors back from the goals, and skip all nodes that this does not reach."""
         nodes = list(self.ranks)
         stack = [node for node in nodes if is_goal(node)]
         needed = set(stack)
@@ -203,8 +203,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
             # Nothing to sum.
             ready[node] = cotangent
         else:
-            # The sum of a node that has run stays, so the pass can't end as if this cotangent had
-            # not come.
+            # For a node that has run, this sum stays, so the pass can't end without an error.
             self._summed.add(node)
             self._sum_of(node).add_now(cotangent)
 
@@ -216,10 +215,10 @@ class OrderedTask(Task, eq=False, kw_only=True):
 
     @silent
     def run(self, most: int = maxsize, pause_at: float = inf, clock: Clock = float) -> None:
-        """Run everything that is ready, and what that makes ready.
+        """Run all ready nodes, and those that become ready.
 
-        It pauses once `most` cotangents are to leave; from `pause_at` on, a time of `clock`, once
-        one is.
+        Pause once there are `most` departures; or, from the time `pause_at` of `clock` on, once
+        there is one.
         """
         self._leaving = 0
         node: Node | None = None
@@ -266,7 +265,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
                                 raise freed_error(node) from error
                             raise
                         if node.freed:
-                            # By an earlier pass, or by another one just now: it may be wrong.
+                            # An earlier or concurrent pass freed it: the results may be wrong.
                             raise freed_error(node)
                         if not keep:
                             node.release()
@@ -307,7 +306,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
     def _run_observed(
         self, node: Node, cotangent: Cotangent | None, edges: Sequence[Node]
     ) -> Contributions:
-        """Run any node: one with hooks, a target, one that is watched or checked, a boundary."""
+        """Run any node: with hooks, a target, watched, checked, or a boundary."""
         leaves = node.is_boundary and node not in self.joined
         if cotangent is not None:
             cotangent = self.before(node, cotangent)
@@ -316,7 +315,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
             if not leaves:
                 return self.run_with_hooks(node, cotangent)
         if leaves:
-            # Without a cotangent, too: the other side waits, and must hear that nothing comes.
+            # Also without a cotangent: the other side waits, and must be told that none comes.
             with self._watched(node):
                 self._leaving += self.depart(node, cotangent)
         return (None,) * len(edges)
@@ -334,14 +333,14 @@ class OrderedTask(Task, eq=False, kw_only=True):
         return nullcontext() if self.watch is None else self.watch(node.name())
 
     def end(self) -> None:
-        """Drop the callbacks: they refer to the maker of this task, and that refers to it."""
+        """Drop the callbacks, which form a cycle: their owner refers to this task."""
         self.deliver = self.depart = _ended
         self.is_goal = None
 
     def discover(self, nodes: Iterable[Node]) -> list[Node]:
-        """Mark these nodes and what they reach as live; return the boundaries met first.
+        """Mark these nodes and all that they reach as live; return the newly met boundaries.
 
-        None of it has run: each still lacks the contribution of the one it is reached from.
+        None of them has run: each still lacks the contribution of the node it is reached from.
         """
         boundaries = []
         stack = list(nodes)
@@ -359,7 +358,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
         return boundaries
 
     def drop_dead(self) -> None:
-        """Have each live node expect only what has come and what live nodes will send."""
+        """Make each live node expect only contributions of done and live nodes."""
         ranks = self.ranks
         coming = {ranks[node] for node in (*self.done, *self.live) if node in ranks}
         for node in self.live:

@@ -1,12 +1,12 @@
-"""What every pass has: its options, and how it runs a node that somebody looks at.
+"""The base of every pass: its options, and how it runs nodes with hooks, targets or checks.
 
-Most nodes have no hooks, and nobody asked for their gradient: the loops in ``local.py`` and
-``ordered.py`` run those by themselves. All others go through ``before`` and ``run_with_hooks``.
+Most nodes have no hooks and no requested gradient: the loops in ``local.py`` and ``ordered.py`` run
+these directly. All others go through ``before`` and ``run_with_hooks``.
 
-No lock is needed: one thread runs a task at a time; passes of several threads share nothing but
-the leaves, whose gradients are up to ``deliver``. If they share a graph, one of them may free it
-while another runs. A node sets ``freed`` before it drops its saved values, so ``freed`` is checked
-again after the node has run.
+No lock is needed: one thread runs a task at a time, and passes of several threads share only the
+leaves, whose gradients ``deliver`` handles. If passes share a graph, one of them may free it while
+another runs. A node sets ``freed`` before it drops its saved values, so ``freed`` is checked again
+after the node has run.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -18,7 +18,7 @@ from telegrad.errors import GraphFreedError
 from telegrad.graph import Boundary, Contributions, Cotangent, Deliver, Node
 
 Retain = Callable[[Cotangent], Callable[[], None]]
-"""Keeps a gradient, and gives what takes it back."""
+"""Keeps a gradient; returns a function that undoes this."""
 
 
 class BoundaryReached(Exception):
@@ -30,31 +30,31 @@ class BoundaryReached(Exception):
 
 
 class Task(msgspec.Struct, eq=False):
-    """The options of one pass, and what it collects for its caller."""
+    """The options of one pass, and the gradients it retains for its caller."""
 
     deliver: Deliver
     keep_graph: bool = False
     """Whether nodes keep their saved values for another pass."""
     recorded: bool = False
-    """Whether rules run on values that record: gradients can be differentiated again."""
+    """Whether rules run recorded, so that gradients can be differentiated again."""
     targets: Container[Node] | None = None
-    """Nodes whose gradient is asked for, leaves or not."""
+    """The nodes whose gradients are requested, leaves or not; None for all leaves."""
     captures: bool = False
-    """Whether gradients of leaves are asked for, not accumulated: their nodes don't run."""
+    """Whether gradients of leaves are returned, not accumulated: the leaves' nodes don't run."""
     check: Callable[[Node, Contributions], None] | None = None
     """Called with each node that has run and its contributions."""
     retained: list[tuple[Retain, Cotangent]] = []
     """Gradients of values that retain theirs, for ``keep_retained`` when the pass succeeded."""
 
     def finish_hooked_leaf(self, leaf: Node, gradient: Cotangent) -> None:
-        """Run a leaf's hooks on its complete gradient, and deliver what they leave."""
+        """Run a leaf's hooks on its complete gradient, and deliver the result."""
         gradient = leaf.before_capture(gradient)
         if not self.captures:
             gradient = leaf.before_run(gradient)
         self.deliver(leaf, gradient, False)
 
     def before(self, node: Node, cotangent: Cotangent) -> Cotangent | None:
-        """Run the hooks before a node and deliver its gradient; None: it need not run itself."""
+        """Run a node's pre-hooks and deliver its gradient; return None if the node need not run."""
         hooks = node.hooks
         if hooks is not None:
             cotangent = node.before_capture(cotangent)
@@ -69,7 +69,7 @@ class Task(msgspec.Struct, eq=False):
         return cotangent if hooks is None else node.before_run(cotangent)
 
     def ends_at(self, target: Node) -> bool:
-        """Tell whether nothing is asked for behind a target."""
+        """Tell whether no other target lies behind this one."""
         raise NotImplementedError
 
     def pull(self, node: Node, cotangent: Cotangent) -> Contributions:
@@ -77,7 +77,7 @@ class Task(msgspec.Struct, eq=False):
         return node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
 
     def run_with_hooks(self, node: Node, cotangent: Cotangent) -> Contributions:
-        """Run a node that ``before`` let through, and all that comes after it."""
+        """Run a node that ``before`` let through, then its hooks and checks; release it."""
         try:
             contributions = self.pull(node, cotangent)
         except Exception as error:
@@ -85,7 +85,7 @@ class Task(msgspec.Struct, eq=False):
                 raise freed_error(node) from error
             raise
         if node.freed and not node.is_boundary:
-            # Another pass freed it in between: what was computed may be wrong.
+            # Another pass freed it meanwhile: the contributions may be wrong.
             raise freed_error(node)
         if node.hooks is not None:
             contributions = node.after(contributions, cotangent)
@@ -97,17 +97,17 @@ class Task(msgspec.Struct, eq=False):
 
 
 def are_captured(targets: Mapping[Any, Any] | None) -> bool:
-    """Tell whether gradients of leaves are asked for, as by ``grad``, instead of accumulated.
+    """Tell whether gradients of leaves are returned, as by ``grad``, instead of accumulated.
 
-    `targets` names the tensor of each node for ``backward``, and None for ``grad``.
+    `targets` maps each node to its tensor for ``backward``, and to None for ``grad``.
     """
     return targets is not None and None in targets.values()
 
 
 def keep_retained(retained: list[tuple[Retain, Cotangent]]) -> list[Callable[[], None]]:
-    """Give each value that retains its gradient what a task has collected for it.
+    """Give each value that retains its gradient the one that a task has collected for it.
 
-    Return what takes them back.
+    Return functions that undo this.
     """
     kept = [retain(gradient) for retain, gradient in retained]
     retained.clear()
@@ -115,7 +115,7 @@ def keep_retained(retained: list[tuple[Retain, Cotangent]]) -> list[Callable[[],
 
 
 def freed_error(node: Node) -> Exception:
-    """Return what is raised where a pass meets a node that can't run."""
+    """Return the error for a pass that meets a node which can't run."""
     if node.is_boundary:
         return BoundaryReached(cast(Boundary, node))
     return GraphFreedError(

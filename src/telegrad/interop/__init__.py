@@ -1,5 +1,5 @@
 """Values of other frameworks in telegrad's graphs and remote calls.
 
-Importing this imports none of them: PyTorch is imported when a torch tensor is met. Nothing below
-this folder knows that it exists, except for a table of names in ``distributed/worker_autograd.py``.
+Importing this package imports no framework: PyTorch is imported when the first torch tensor is met.
+No lower layer refers to this folder, except a table of names in ``distributed/worker_autograd.py``.
 """

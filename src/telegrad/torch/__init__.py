@@ -1,9 +1,9 @@
-"""The door for PyTorch's users: its tensors as telegrad's and back, and stand-ins for its modules.
+"""Use telegrad with PyTorch: convert tensors, and replace modules of ``torch.distributed``.
 
 ``telegrad.torch.rpc``, ``telegrad.torch.autograd``, ``telegrad.torch.optim`` and
-``telegrad.torch.nn`` stand in for the modules of ``torch.distributed``, for programs that change
-their imports and nothing else; they import PyTorch. Importing this alone does not: PyTorch is
-imported when a torch tensor is met (``telegrad.interop.torch``).
+``telegrad.torch.nn`` replace the modules of the same names in ``torch.distributed``: a program
+changes its imports and nothing else. They import PyTorch. This package alone does not until a
+tensor is converted (``telegrad.interop.torch``).
 """
 
 from typing import Any
@@ -14,10 +14,10 @@ __all__ = ["from_torch", "to_torch"]
 
 
 def from_torch(tensor: Any) -> Tensor:
-    """Return a torch tensor as a Tensor that shares its memory; differentiable, to any order.
+    """Convert a torch tensor to a Tensor that shares its memory, differentiably to any order.
 
-    Neither side may write into the memory while a backward pass still needs it. Of a CUDA tensor
-    it is a copy on its device, which CuPy serves.
+    Neither side may write into the memory while a backward pass still needs it. A CUDA tensor is
+    copied instead, to a CuPy array on the same device.
 
     Examples:
         >>> import torch
@@ -34,11 +34,11 @@ def from_torch(tensor: Any) -> Tensor:
 
 
 def to_torch(tensor: Tensor) -> Any:
-    """Return a Tensor as a torch tensor; differentiable, to any order.
+    """Convert a Tensor to a torch tensor, differentiably to any order.
 
-    It shares the Tensor's memory, unless a graph or somebody else has the value already: then it is
-    a copy, as it is of one on a device that has a graph. The memory counts as read-only: an
-    in-place operation of PyTorch on the result would change the Tensor too.
+    The result shares the Tensor's memory if it can. It is a copy if the Tensor has a graph and
+    either the array is also referenced elsewhere, as by the graph, or it is on a device. Treat the
+    result as read-only: an in-place operation on shared memory would change the Tensor, too.
 
     Examples:
         >>> import torch
@@ -55,5 +55,5 @@ def to_torch(tensor: Tensor) -> Any:
 
 
 def _make_known() -> None:
-    """Let passes over workers know that graphs may lead into PyTorch's from now on."""
+    """Register PyTorch with telegrad's passes, whose graphs may lead into PyTorch's from now on."""
     import telegrad.interop.torch.framework  # noqa: F401

@@ -1,7 +1,7 @@
-"""What can stand in for ``torch.distributed.autograd``: the same names over telegrad's passes.
+"""A replacement for ``torch.distributed.autograd``: the same names, running telegrad's passes.
 
-Roots are scalars and errors are RuntimeErrors, as PyTorch has them. For more there is
-``telegrad.distributed.autograd``, which works in the same context.
+As in PyTorch, roots must be scalars and errors are RuntimeErrors. ``telegrad.distributed.autograd``
+offers more and works in the same contexts.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -39,12 +39,12 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def is_available() -> bool:
-    """Return True: there is no build without it."""
+    """Return True: distributed autograd is always available."""
     return True
 
 
 class context:
-    """Record the remote calls made inside; give the id of a new context."""
+    """Open a new context, which records the remote calls made inside; yield its id."""
 
     def __enter__(self) -> int:
         self.autograd_context = _new_context()
@@ -55,16 +55,16 @@ class context:
 
 
 def backward(context_id: int, roots: list[torch.Tensor], retain_graph: bool = False) -> None:
-    """Run the backward pass from scalar roots over all workers that took part.
+    """Run the backward pass from scalar roots, over all workers that the context reaches.
 
     Arguments:
-        context_id: The id that ``with context()`` gave.
-        roots: Scalars of this worker that were computed.
-        retain_graph: Whether the graph is kept for another pass.
+        context_id: The id from ``with context() as context_id``.
+        roots: Computed scalar tensors of this worker (not leaves) that require grad.
+        retain_graph: Whether to keep the graph for another pass.
 
     Raises:
-        TypeError: For arguments of other types.
-        RuntimeError: For other roots, an unknown context, and what fails on any worker.
+        TypeError: If an argument has the wrong type.
+        RuntimeError: If a root or the context is not valid, or the pass fails on any worker.
     """
     if not isinstance(context_id, int) or not isinstance(roots, (list, tuple)):
         raise TypeError(
@@ -80,7 +80,7 @@ def backward(context_id: int, roots: list[torch.Tensor], retain_graph: bool = Fa
     except (PeerError, UsageError) as error:
         raise_as_torch(error)
     except Exception as error:
-        # What a rule or a hook raised, on whichever worker.
+        # An exception of a derivative rule or a hook, on any worker.
         raise RuntimeError(f"Error on Node {_node_of(error)}: {error}") from error
 
 
@@ -105,7 +105,7 @@ def _check_roots(roots: Any) -> None:
 
 
 def _node_of(error: BaseException) -> int:
-    """Return the id of the worker on which an error was raised, as its notes say."""
+    """Return the id of the worker where an error was raised, read from the error's notes."""
     here = current_worker()
     for note in getattr(error, "__notes__", ()):
         if note.startswith("raised on worker "):
@@ -117,15 +117,15 @@ def _node_of(error: BaseException) -> int:
 
 
 def backward_from_value(value: Any, context_id: int, retain_graph: bool) -> None:
-    """Run a pass from the value of a reference, on its owner.
+    """Run a backward pass from an RRef's value; called on the RRef's owner.
 
     Arguments:
-        value: The value, a scalar.
-        context_id: The context of the pass; -1 for a pass of this process alone.
-        retain_graph: Whether the graph is kept for another pass.
+        value: The value, a scalar tensor.
+        context_id: The pass's context; -1 for a local pass, which adds to ``.grad``.
+        retain_graph: Whether to keep the graph for another pass.
 
     Raises:
-        RuntimeError: If the value is no tensor; and as ``backward`` does.
+        RuntimeError: If the value is not a tensor, or for the reasons that ``backward`` gives.
     """
     if not isinstance(value, torch.Tensor):
         raise RuntimeError("RRef should contain a tensor for .backward()")
@@ -137,18 +137,18 @@ def backward_from_value(value: Any, context_id: int, retain_graph: bool) -> None
 
 @expose
 def backward_on_owner(reference: RRef, context_id: int, retain_graph: bool) -> None:
-    """Run ``backward_from_value`` on the owner, for a user of the reference."""
+    """Run ``backward_from_value`` on an RRef's owner, for a worker that uses the RRef."""
     backward_from_value(reference.local_value(), context_id, retain_graph)
 
 
 def get_gradients(context_id: int) -> dict[torch.Tensor, torch.Tensor]:
-    """Return the gradients of this worker's leaves in a context, by leaf."""
+    """Return the gradients that a context has for this worker's leaves, by leaf."""
     _find(context_id)
     return cast(dict[torch.Tensor, torch.Tensor], autograd.get_gradients(context_id))
 
 
 class DistAutogradContext(autograd.DistAutogradContext):
-    """A context as PyTorch's users look at it, with torch's own nodes in the graph."""
+    """A context that shows its graph as PyTorch's does, with PyTorch's own nodes."""
 
     def _send_functions(self) -> dict[int, Any]:
         return {

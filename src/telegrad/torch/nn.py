@@ -1,9 +1,9 @@
-"""What can stand in for ``torch.distributed.nn``: a module on another worker, as PyTorch calls it.
+"""A replacement for ``torch.distributed.nn``: modules on other workers.
 
-A `RemoteModule` is an ``nn.Module`` whose ``forward`` runs where the module was made. It is sent in
-remote calls as its reference, so all who get it call the same module. What PyTorch refuses on one
-(``parameters``, ``to``, hooks, …) is refused here in PyTorch's words: the module is elsewhere, and
-its parameters are had as references, by ``remote_parameters``.
+A `RemoteModule` is an ``nn.Module`` whose ``forward`` runs on the worker that owns the module. In
+remote calls it is sent as a reference, so every worker that receives it calls the same module.
+Methods that PyTorch refuses on a RemoteModule (``parameters``, ``to``, hooks, …) raise PyTorch's
+errors here; ``remote_parameters`` returns references to the parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["RemoteModule"]
 
 
 def _refused(name: str, instead: str = "") -> Callable[..., NoReturn]:
-    """Return a method that raises, as PyTorch's does."""
+    """Return a method that raises PyTorch's error."""
 
     def refuse(self: nn.Module, *args: Any, **kwargs: Any) -> NoReturn:
         raise ValueError(f"Method ``{name}`` not supported for RemoteModule{instead}")
@@ -40,21 +40,21 @@ _REFUSED = (
 
 
 class RemoteModule(nn.Module):
-    """A module that ``module_cls(*args, **kwargs)`` makes on another worker.
+    """A module created on another worker, as ``module_cls(*args, **kwargs)``, which runs there.
 
-    Tensors of a call are taken to its device; where no device map says otherwise, results come back
-    by the CPU.
+    Tensor arguments of a call are moved to the module's device. Without a device map for the
+    worker, results return through the CPU.
 
     Arguments:
-        remote_device: A worker and a device of it: ``"trainer0/cuda:0"``, ``"rank:1/cpu"``, or the
-            worker alone for its CPU.
+        remote_device: A worker and one of its devices, as ``"trainer0/cuda:0"`` or
+            ``"rank:1/cpu"``, or the worker alone for its CPU.
         module_cls: The class of the module.
         args: The positional arguments of the class.
-        kwargs: Its keyword arguments.
+        kwargs: The keyword arguments of the class.
 
     Raises:
-        NotInitialized: Before ``init_rpc``.
-        ValueError: For a device that is none, or an interface of TorchScript.
+        NotInitialized: If ``init_rpc`` was not called.
+        ValueError: If `remote_device` is not valid, or a TorchScript interface is given.
     """
 
     on: str | int
@@ -81,12 +81,12 @@ class RemoteModule(nn.Module):
     def init_from_module_rref(
         remote_device: str, module_rref: rpc.RRef, _module_interface_cls: Any = None
     ) -> "RemoteModule":
-        """Return a RemoteModule for a module that is there already.
+        """Make a RemoteModule for a module that already exists.
 
         Arguments:
-            remote_device: The worker and the device that calls use.
-            module_rref: A reference to the module.
-            _module_interface_cls: Refused: TorchScript knows PyTorch's own references alone.
+            remote_device: The module's worker and device, as for the class.
+            module_rref: An RRef to the module.
+            _module_interface_cls: Not supported: TorchScript knows only PyTorch's own RRefs.
         """
         remote_module = RemoteModule.__new__(RemoteModule)
         nn.Module.__init__(remote_module)
@@ -114,40 +114,40 @@ class RemoteModule(nn.Module):
         self.is_scriptable = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module there; return its result."""
+        """Run the module on its worker; return its result."""
         return rpc.rpc_sync(self.module_rref.owner(), _forward, self._call(args, kwargs))
 
     def forward_async(self, *args: Any, **kwargs: Any) -> Any:
-        """Start the module there; return the future of its result."""
+        """Start the module on its worker; return a future of its result."""
         return rpc.rpc_async(self.module_rref.owner(), _forward, self._call(args, kwargs))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         return self.module_rref, self.device, self.is_device_map_set, args, kwargs
 
     def remote_parameters(self, recurse: bool = True) -> list[rpc.RRef]:
-        """Return references to the module's parameters, in its own order."""
+        """Return RRefs to the module's parameters, in the module's order."""
         found: list[rpc.RRef] = self._ask(_parameters, recurse)
         return found
 
     def _ask(self, function: Callable[..., Any], option: bool) -> Any:
-        # Not at `on`, which may be another worker's: see `init_from_module_rref`.
+        # The owner may differ from `on`, which `init_from_module_rref` takes from its caller.
         return rpc.rpc_sync(self.module_rref.owner(), function, (self.module_rref, option))
 
     def get_module_rref(self) -> rpc.RRef:
-        """Return the reference to the module itself."""
+        """Return the RRef to the module."""
         return self.module_rref
 
     def train(self, mode: bool = True) -> "RemoteModule":
-        """Switch the module to training, or from it; return this."""
+        """Set the module's training mode; return this RemoteModule."""
         self._ask(_set_training, mode)
         return self
 
     def eval(self) -> "RemoteModule":
-        """Switch the module to evaluation; return this."""
+        """Set the module to evaluation mode; return this RemoteModule."""
         return self.train(False)
 
     def __reduce__(self) -> Any:
-        # In a remote call the reference is counted; a plain pickle ends with its error.
+        # Pickling the RRef counts it in a remote call, and raises its error in a plain pickle.
         return _arrived, (self.on, self.device, self.module_rref)
 
     def __repr__(self) -> str:
@@ -165,7 +165,7 @@ def _arrived(on: str | int, device: str, module_rref: rpc.RRef) -> RemoteModule:
     return RemoteModule.init_from_module_rref(place, module_rref)
 
 
-# What runs where the module is.
+# Functions that run on the module's worker.
 
 
 def _make(module_cls: Callable[..., Any], args: Any, kwargs: Any, device: str) -> nn.Module:

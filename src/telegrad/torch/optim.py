@@ -1,6 +1,6 @@
-"""What can stand in for ``torch.distributed.optim``: the distributed optimiser over telegrad.
+"""A replacement for ``torch.distributed.optim``: the distributed optimiser.
 
-Any class of ``torch.optim`` will do. What telegrad adds (states, schedules, clipping) is there as
+It takes any class of ``torch.optim``. Telegrad's additions (states, schedules, clipping) work as
 well.
 """
 
@@ -12,12 +12,12 @@ __all__ = ["DistributedOptimizer"]
 
 
 class DistributedOptimizer(optim.DistributedOptimizer):
-    """An optimiser of ``torch.optim`` on each owner of the parameters that `params_rref` names."""
+    """An optimiser of ``torch.optim`` on each worker that owns some of the given parameters."""
 
     is_functional_optim = False
     _may_be_empty = True
 
     @property
     def remote_optimizers(self) -> list[Any]:
-        """Return references to the optimisers of the owners."""
+        """Return RRefs to the owners' local optimisers."""
         return list(self._local.values())

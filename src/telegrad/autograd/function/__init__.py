@@ -1,4 +1,4 @@
-"""Operations that users write themselves, with derivatives of their own."""
+"""Operations that users write themselves, with their own derivatives."""
 
 from telegrad.autograd.function.context import FunctionCtx
 from telegrad.autograd.function.function import Function

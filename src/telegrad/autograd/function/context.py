@@ -1,10 +1,10 @@
-"""``ctx``: what a Function passes from its forward to its derivatives.
+"""``ctx``, which passes values from a Function's forward to its derivatives.
 
-It takes any attribute, so everything of ours but the documented methods is behind one private name.
+Users may set any attribute, so telegrad's own state is behind one private name.
 
-A value that is neither argument nor result (an intermediate one) was computed unrecorded and comes
-back as a constant: return it as a result, or compute it again in backward, where its derivative
-matters.
+A saved value that is neither argument nor result (an intermediate one) was computed unrecorded and
+comes back as a constant. If its derivative matters, return it as a result, or compute it again in
+backward.
 """
 
 import copy
@@ -17,7 +17,7 @@ from telegrad.tensors import Tensor
 
 
 class FunctionCtx:
-    """Passed to every method of a Function; it takes any attribute."""
+    """The context of one call of a Function, passed to its methods; it takes any attribute."""
 
     def __init__(self, name: str, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -34,22 +34,22 @@ class FunctionCtx:
         self._savings.for_forward = _checked(self, tensors, "save_for_forward")
 
     def save_residuals(self, residuals: Any) -> None:
-        """Keep a value of any other kind for the derivatives; freed with the saved tensors.
+        """Keep any other value for the derivatives; it is freed with the saved tensors.
 
-        A plain attribute of ctx lives as long as the graph does.
+        A plain attribute of ctx, in contrast, lives as long as the graph.
         """
         self._savings.residuals = residuals
 
     @property
     def residuals(self) -> Any:
-        """What ``save_residuals`` kept, None if nothing."""
+        """The value that ``save_residuals`` kept; None if there is none."""
         return self._savings.kept_residuals()
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept)."""
+        """The tensors that ``save_for_backward`` kept; in ``jvp``, ``save_for_forward``'s."""
         savings = self._savings
-        # What was kept as None is None here, too: the type passes over that, as PyTorch's does.
+        # A tensor saved as None is None here, which the annotation ignores, as PyTorch's does.
         kept: Any = savings.restore() if savings.shown is None else savings.shown
         return kept  # type: ignore[no-any-return]
 
@@ -58,7 +58,7 @@ class FunctionCtx:
         self._savings.constant_outputs = outputs
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Refuse: see the message."""
+        """Raise GradientError: arguments can't be changed in place."""
         raise GradientError(
             f"expected no mark_dirty in {self._savings.name}: arguments can't be changed in place "
             "here. Values do not alias, so a write inside forward changes nothing outside; return "
@@ -66,7 +66,7 @@ class FunctionCtx:
         )
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Say whether missing gradients and tangents come as zeros (the default) or as None."""
+        """Set whether missing gradients and tangents are passed as zeros (default) or as None."""
         self.materialize_grads = bool(value)
 
 
@@ -86,14 +86,14 @@ def _checked(ctx: FunctionCtx, tensors: tuple[Any, ...], method: str) -> tuple[A
 
 
 def replace_attributes(ctx: FunctionCtx, by_id: Mapping[int, Any]) -> None:
-    """Put in the place of each Tensor that is an attribute the one given for its id, if any."""
+    """Replace each Tensor that is an attribute by the one given for its id, if any."""
     for name, value in list(vars(ctx).items()):
         if isinstance(value, Tensor) and id(value) in by_id:
             setattr(ctx, name, by_id[id(value)])
 
 
 def for_jvp(ctx: FunctionCtx, by_id: Mapping[int, Any]) -> FunctionCtx:
-    """Return a copy in which what the user's code saw is replaced by what one level is to see."""
+    """Return a copy whose saved tensors are replaced by those that one level's ``jvp`` sees."""
     twin = copy.copy(ctx)
     replace_attributes(twin, by_id)
     savings = savings_of(ctx)

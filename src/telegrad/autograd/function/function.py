@@ -1,11 +1,11 @@
-"""``Function``: an operation with derivatives that a user writes, and how a call of it is recorded.
+"""``Function``: an operation with user-written derivatives, and how its calls are recorded.
 
-1. ``forward`` runs unrecorded, on its arguments without their tangents. What it sees are stand-ins:
-   writing to one changes nothing outside.
-2. If an argument requires grad, a FunctionNode is made, and the results become its values.
-3. For each dual level, outermost first, ``jvp`` runs on what is left when the tangents of that
-   level and of those further in are taken off; so levels nest as for the built-in primitives.
-4. What ``save_for_backward`` named is stored, tangents included.
+1. ``forward`` runs unrecorded, on stand-ins for its arguments, without tangents. Writing to a
+   stand-in changes nothing outside.
+2. If an argument requires grad, a FunctionNode is made, and the results become its outputs.
+3. For each dual level, outermost first, ``jvp`` runs on values without the tangents of that level
+   and of the levels further in; so levels nest as for the built-in primitives.
+4. The values named by ``save_for_backward`` are stored, tangents included.
 """
 
 import functools
@@ -69,7 +69,7 @@ class Function:
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        """Give the gradients of the arguments; to be overridden."""
+        """Return the gradients of the arguments; to be overridden."""
         raise NotDifferentiable(
             f"{savings_of(ctx).name} has no backward; define a static method "
             "backward(ctx, *cotangents)"
@@ -77,7 +77,7 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        """Give the tangents of the results; to be overridden."""
+        """Return the tangents of the results; to be overridden."""
         raise NotDifferentiable(
             f"{savings_of(ctx).name} has no jvp, but an argument carries a tangent; define a "
             "static method jvp(ctx, *tangents), or pass unpack_dual(x).primal if its tangent "
@@ -96,12 +96,12 @@ class Function:
 
 @functools.cache
 def named(name: str, kind: type[Function]) -> type[Function]:
-    """Return an operation as `kind` is, under the name that graphs and errors show."""
+    """Return a subclass of `kind` with a name for graphs and errors."""
     return type(name, (kind,), {})
 
 
 class _Call:
-    """One call under way."""
+    """One call of a Function."""
 
     def __init__(self, function: Any, args: tuple[Any, ...]) -> None:
         self.function = function
@@ -136,7 +136,7 @@ class _Call:
         for level in sorted(levels, key=lambda each: each.depth):
             self._push(level)
         if levels and self.has_setup:
-            # Again, now with the tangents, so that what it computes for backward carries them.
+            # Again, now with tangents, so that values it computes for backward have them, too.
             seen = tuple(_stand_in(a, keep_tangents=True) for a in self.args)
             self._keep(self._set_up(seen, self.outputs), seen, self.outputs)
         else:
@@ -144,7 +144,7 @@ class _Call:
         return tuple(self.outputs) if self.is_tuple else self.outputs[0]
 
     def _set_up(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> FunctionCtx:
-        """Return a context of its own for arguments and results that carry tangents."""
+        """Return a new context, set up with arguments and results that have tangents."""
         context = self._fresh_context()
         output = tuple(outputs) if self.is_tuple else outputs[0]
         with no_grad():
@@ -169,7 +169,7 @@ class _Call:
                 made.append(out)
                 continue
             if out.node is not None or out.tangents or any(out is s for s in self.seen):
-                # An argument, or a value from outside, is not ours to change.
+                # An argument or a value from outside must not be changed.
                 result = wrap(out.array)
             else:
                 result = out
@@ -234,7 +234,7 @@ def _has_setup(function: Any) -> bool:
 
 
 def _placed(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-    """Return all arguments in the places where ``setup_context`` looks for them."""
+    """Return all arguments by position, as ``setup_context`` expects them."""
     forward = function.forward
     lost = set(options)
     if _has_setup(function):

@@ -1,7 +1,7 @@
-"""The node of a Function's call: runs the user's backward and checks what it gives back.
+"""The node of a Function's call: runs the user's backward and checks its gradients.
 
-Users see Tensors, the engine may carry raw arrays: what comes in is wrapped, what goes out is
-raw again unless the pass is recorded or carries tangents.
+Users see Tensors, but the engine may carry raw arrays: cotangents are wrapped, and gradients
+unwrapped again unless the pass is recorded or they have tangents.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class FunctionNode(CallNode):
         self.function = function
         self.context = context
         self.arguments = arguments
-        """For each argument (shape, dtype), or None where it was no Tensor."""
+        """(shape, dtype) of each argument; None for one that is no Tensor."""
 
     def name(self) -> str:
         return f"{self.function.__name__}Backward"
@@ -46,7 +46,7 @@ class FunctionNode(CallNode):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What the call saved for its backward."""
+        """The tensors that the call saved for its backward."""
         return self.context.saved_tensors
 
     def release(self) -> None:
@@ -119,14 +119,14 @@ def _reduces_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def describe(output: Any) -> Any:
-    """Return what a node remembers of a result, to make zeros like it."""
+    """Return a result's (shape, dtype, backend), from which a node makes zeros like it."""
     if not isinstance(output, Tensor):
         return None
     return output.shape, output.dtype, backend_of(output.array)
 
 
 class RefusingNode(Hooked):
-    """Stands for a derivative that can't be differentiated again; says so when that is tried."""
+    """Stands for a derivative that can't be differentiated again, and raises if a pass tries to."""
 
     __slots__ = ("__weakref__", "_message", "edges", "hooks", "key", "metadata")
 

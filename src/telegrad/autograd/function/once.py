@@ -1,4 +1,4 @@
-"""``once_differentiable``: for a backward written with code that telegrad can't see into."""
+"""``once_differentiable``: for a backward written in code that telegrad can't differentiate."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -12,13 +12,13 @@ from telegrad.tensors.recording.modes import MODE, no_grad
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a ``backward`` whose result can't be differentiated again: trying to raises.
+    """Mark a ``backward`` whose result can't be differentiated again: trying to do so raises.
 
     It runs unrecorded. Without this mark, a backward that leaves telegrad (for NumPy, say) would
-    give a second derivative of zero.
+    silently give a second derivative of zero.
 
     Raises:
-        NotDifferentiable: When its result is differentiated.
+        NotDifferentiable: If its result is differentiated.
 
     Examples:
         >>> class Double(tg.autograd.Function):
@@ -41,7 +41,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refusing(backward: Callable[..., Any], text: str) -> Callable[..., Any]:
-    """Return a ``backward`` like that, with what is said: `text`, with a place for the {name}."""
+    """Return a ``backward`` marked so; `text` is the error's message, with a place for {name}."""
 
     @wraps(backward)
     def wrapper(ctx: Any, *cotangents: Any) -> Any:
@@ -67,7 +67,7 @@ def refusing(backward: Callable[..., Any], text: str) -> Callable[..., Any]:
 
 
 def sealed(values: Iterable[Any], edges: tuple[Any, ...], message: str) -> tuple[Any, ...]:
-    """Return the values, such that a pass through them to where the edges lead raises."""
+    """Return the values with a node that raises if a pass goes through it to the edges."""
     return tuple(
         wrap(x.array, RefusingNode(edges, message)) if isinstance(x, Tensor) and edges else x
         for x in values

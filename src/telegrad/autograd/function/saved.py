@@ -1,8 +1,8 @@
-"""What one call of a Function saved for its derivatives, and how it comes back.
+"""The values that one call of a Function saves for its derivatives.
 
-Values are kept without a reference cycle: an argument as its value and the node it came from, a
-result as its value and its place among the results. Restored, they are joined with their history
-again, so the backward of a Function can itself be differentiated.
+They are kept without a reference cycle: an argument as its value and its node, a result as its
+value and its index among the results. A restored value has its history again, so the backward of a
+Function can itself be differentiated.
 """
 
 import weakref
@@ -16,7 +16,7 @@ from telegrad.tensors.recording.saved_values import has_tangents, restored, stor
 
 
 class Saved:
-    """One saved value: how it is kept, and where its history is found again."""
+    """One saved value, and how to find its history again."""
 
     __slots__ = ("_history", "_output", "kept")
 
@@ -41,7 +41,7 @@ class Saved:
 
 
 class Savings:
-    """The state behind a ``ctx``: first what the user's code named, then what is kept of it."""
+    """The state behind a ``ctx``: first the values that the user named, then those kept."""
 
     __slots__ = (
         "_node",
@@ -62,9 +62,9 @@ class Savings:
         self.saved: tuple[Saved | None, ...] | None = ()
         """None after the graph was freed."""
         self.residuals: Any = None
-        """What ``save_residuals`` kept; freed with the saved values."""
+        """The value of ``save_residuals``; freed with the saved values."""
         self.shown: tuple[Any, ...] | None = None
-        """What ``saved_tensors`` is while ``jvp`` runs."""
+        """The value of ``saved_tensors`` while ``jvp`` runs."""
         self._node: weakref.ref[Any] | None = None
 
     def is_constant(self, output: Any) -> bool:
@@ -79,10 +79,10 @@ class Savings:
         node: Any,
         mode: Mode,
     ) -> None:
-        """Store what ``save_for_backward`` named.
+        """Store the values named by ``save_for_backward``.
 
-        By the id of what the user's code saw, `inputs` gives the argument it stood for, `places`
-        the place of the result it became.
+        By the id of a value that the user's code saw, `inputs` gives the argument that it stood
+        for, and `places` the index of the result that it became.
         """
         saved: list[Saved | None] = []
         for tensor in self.for_backward:
@@ -95,7 +95,7 @@ class Savings:
             else:
                 original = inputs.get(id(tensor), tensor)
                 if original.array is not tensor.array:
-                    # It was given another value inside forward: an intermediate one.
+                    # Forward gave the stand-in another value, which is an intermediate one.
                     original = tensor
                 saved.append(Saved(stored(original, mode, self.name), history_of(original)))
         self.saved = tuple(saved)
@@ -103,12 +103,12 @@ class Savings:
         self._node = weakref.ref(node)
 
     def restore(self) -> tuple[Tensor | None, ...]:
-        """Return the saved values, joined with their history."""
+        """Return the saved values with their histories."""
         node = self._call()
         return tuple(None if each is None else each.restore(node) for each in self._unfreed())
 
     def kept_residuals(self) -> Any:
-        """Return what ``save_residuals`` kept."""
+        """Return the value that ``save_residuals`` kept."""
         self._unfreed()
         return self.residuals
 
@@ -121,7 +121,7 @@ class Savings:
         return self.saved
 
     def histories(self) -> list[Any]:
-        """Return the nodes behind the saved values, without unpacking those."""
+        """Return the nodes behind the saved values, without unpacking the values."""
         found = (each.history(self._call()) for each in self.saved or () if each is not None)
         return [node for node in found if node is not None]
 

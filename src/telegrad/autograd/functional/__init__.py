@@ -1,7 +1,7 @@
-"""Derivatives of functions, as functions: pure, and nested to any depth.
+"""Derivatives of functions, as functions: pure, and nestable to any depth.
 
-``.grad`` is never touched. A tensor that requires grad outside stays differentiable from outside,
-so ``grad(grad(f))``, ``jvp`` of ``grad`` and any other mixture mean what they say.
+``.grad`` is never changed. A tensor that requires grad outside stays differentiable from outside,
+so ``grad(grad(f))``, ``jvp`` of ``grad`` and any other combination are correct.
 """
 
 import typing as _typing

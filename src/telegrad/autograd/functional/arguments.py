@@ -1,7 +1,7 @@
-"""The arguments and results of a user's function, as transforms take them apart.
+"""Flatten and rebuild the arguments and results of a user's function, for transforms.
 
-``argnums`` says which positional arguments are differentiated: a number, or a tuple of numbers; the
-derivative has the same form. Each may be a tensor or a nesting of tuples, lists and dicts.
+``argnums`` selects the positional arguments to differentiate: a number, or a tuple of numbers; the
+derivative has the same form. Each may be a tensor or nested tuples, lists and dicts of tensors.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ Argnums: TypeAlias = int | tuple[int, ...]
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return what errors call a user's function."""
+    """Return the name of a user's function for errors."""
     return getattr(function, "__name__", None) or repr(function)
 
 
 def check_argnums(argnums: Any, transform: str) -> None:
-    """Raise at once where a transform is given the arguments that its result would take."""
+    """Raise if `argnums` has other values than ints, such as arguments meant for the function."""
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     for number in numbers:
         if not isinstance(number, int):
@@ -35,7 +35,7 @@ def check_argnums(argnums: Any, transform: str) -> None:
 
 
 class Chosen:
-    """The arguments picked by `argnums`, flattened, and how to put them back."""
+    """The arguments selected by `argnums`, flattened, and the structure to rebuild them."""
 
     def __init__(self, args: tuple[Any, ...], argnums: Argnums, caller: str) -> None:
         numbers = argnums if isinstance(argnums, tuple) else (argnums,)
@@ -58,20 +58,20 @@ class Chosen:
         self._is_single = not isinstance(argnums, tuple)
 
     def arguments(self, values: Sequence[Any]) -> list[Any]:
-        """Return all arguments, with these in place of the picked ones."""
+        """Return all arguments, with these values in place of the selected ones."""
         args = list(self._args)
         for number, value in zip(self._numbers, unflatten(self._structure, values)):
             args[number] = value
         return args
 
     def shaped(self, values: Sequence[Any]) -> Tree:
-        """Return one value for each picked leaf, in the form that `argnums` has."""
+        """Return values, one for each selected leaf, in the structure that `argnums` gives."""
         picked = unflatten(self._structure, values)
         return picked[0] if self._is_single else picked
 
 
 def with_aux(function: Callable[..., Any], result: Any, has_aux: bool) -> tuple[Any, Any]:
-    """Return the result to differentiate, and what comes beside it."""
+    """Return the result to differentiate, and the auxiliary result, or None."""
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
@@ -109,7 +109,7 @@ def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -
 
 
 def _beside(value: Tensor, leaf: Any, name: str) -> Tensor:
-    """Return a cotangent or tangent of `value`; a plain number takes its dtype."""
+    """Return a cotangent or tangent of `value` as a Tensor; a plain number takes its dtype."""
     if isinstance(leaf, (int, float, complex)):
         return full((), leaf, dtype=value.dtype, device=value.device)
     return as_variable(leaf, name)

@@ -27,7 +27,7 @@ def jvp(
     Arguments:
         function: The function to differentiate; takes and returns tensors, in tuples, lists and
             dicts too.
-        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        primals: A tuple of the positional arguments, or a tensor if there is only one.
         tangents: The same with a tangent for each tensor.
         has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
@@ -39,7 +39,7 @@ def jvp(
         (tensor([0.]), tensor([2.]))
     """
     _, values, structure, given = paired(primals, tangents, name_of(function))
-    # Not on the stack that forward_ad numbers: a pure function does not see the level.
+    # Not on the stack of forward_ad's levels, so that the function can't see this level.
     level = Level()
     try:
         duals = [join(value, level, tangent) for value, tangent in zip(values, given)]
@@ -61,7 +61,7 @@ def linearize(
 ) -> tuple[Any, ...]:
     """Return the value at `primals`, and the linear function from tangents to the value's tangent.
 
-    That function may be called as often as you like: `function` itself runs only once.
+    That function may be called any number of times; `function` itself runs only once.
 
     Arguments:
         function: The function to differentiate; takes and returns tensors, in tuples, lists and

@@ -1,7 +1,7 @@
 """Whole matrices of derivatives: ``jacobian`` and ``hessian``.
 
-The derivative of an output `y` by an input `x` has the shape ``y.shape + x.shape``, and stands
-where `x` stands in the arguments, inside of where `y` stands in the result.
+The derivative of an output `y` with respect to an input `x` has the shape ``y.shape + x.shape``.
+Nested results have the structure of the outputs, and inside of that the structure of the inputs.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,23 +37,23 @@ def jacobian(
     has_aux: bool = False,
     mode: str = "reverse",
 ) -> Callable[..., Any]:
-    """Return a function that gives all first derivatives of `function`.
+    """Return a function that computes all first derivatives of `function`.
 
-    Complex functions must be holomorphic, and cost twice as much, since that is checked.
+    Complex functions must be holomorphic; checking this makes them cost twice as much.
 
     Arguments:
         function: The function to differentiate; takes and returns tensors, in tuples, lists and
             dicts too.
         argnums: Which positional argument to differentiate by, or several as a tuple.
         has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
-        mode: "reverse" runs one backward pass for each number in the result, "forward" runs
-            `function` once for each number in the arguments; take the smaller.
+        mode: "reverse" runs one backward pass for each number in the result; "forward" runs
+            `function` once for each number in the arguments. Choose the smaller count.
 
     Returns:
-        A function of the same arguments that gives the jacobian, or ``(jacobian, aux)``.
+        A function of the same arguments that returns the jacobian, or ``(jacobian, aux)``.
 
     Raises:
-        UsageError: If the mode is not known.
+        UsageError: If `mode` is something else.
 
     Examples:
         >>> tg.autograd.functional.jacobian(tg.square)(tg.tensor([1.0, 2.0]))
@@ -77,9 +77,9 @@ def jacobian(
 def hessian(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Return a function that gives all second derivatives of `function`, forward over reverse.
+    """Return a function that computes all second derivatives of `function`, forward over reverse.
 
-    For several arguments, the derivative by the i-th and then the j-th stands at ``[i][j]``.
+    For several arguments, the derivative by the i-th and then the j-th is at ``[i][j]``.
 
     Arguments:
         function: The function to differentiate; returns one real number.
@@ -87,7 +87,7 @@ def hessian(
         has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
-        A function of the same arguments that gives the hessian, or ``(hessian, aux)``.
+        A function of the same arguments that returns the hessian, or ``(hessian, aux)``.
 
     Examples:
         >>> tg.autograd.functional.hessian(lambda x: (x**3).sum())(tg.tensor([1.0, 2.0]))
@@ -170,7 +170,7 @@ def _by_columns(
 
 
 def _units(x: Tensor) -> list[Tensor]:
-    """Return for each element of `x` a tensor of its shape that is 1 there and 0 elsewhere."""
+    """Return, for each element of `x`, a tensor of its shape with 1 there and 0 elsewhere."""
     units = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
     xp = backend_of(x.array)
     return [wrap(unit if xp.is_numpy else xp.asarray(unit)) for unit in units]
@@ -185,7 +185,7 @@ def _stacked(parts: Sequence[Tensor], shape: tuple[int, ...], like: Tensor, *, a
 def _check_turns(
     function: Callable[..., Any], along_1: Sequence[Tensor], along_1j: Sequence[Tensor]
 ) -> None:
-    """Raise where the second are not ``1j`` times the first: no complex number is the slope."""
+    """Raise if the second are not ``1j`` times the first: the function is not holomorphic then."""
     for one, other in zip(along_1, along_1j):
         if one.dtype.kind != "c" or not one.size:
             continue
@@ -207,7 +207,7 @@ def _check_real(
     other: str,
     real_side: int,
 ) -> None:
-    """Raise where this mode would see half of the derivative only: one side real, one complex."""
+    """Raise if one side is real and the other complex: this mode sees half of the derivative."""
     real, mixed = (values, outputs) if real_side == 0 else (outputs, values)
     if any(r.dtype.kind == "f" for r in real) and any(m.dtype.kind == "c" for m in mixed):
         raise NotDifferentiable(

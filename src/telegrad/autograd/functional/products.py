@@ -23,7 +23,7 @@ def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any,
 
     Arguments:
         function: The function to differentiate; returns one real number.
-        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        primals: A tuple of the positional arguments, or a tensor if there is only one.
         tangents: The same with a tangent for each tensor.
 
     Returns:
@@ -48,9 +48,9 @@ def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any,
 def _unrecorded_hvp(
     function: Callable[..., Any], values: Sequence[Tensor], structure: Tree, given: Sequence[Tensor]
 ) -> tuple[Any, Any] | None:
-    """``hvp``, several times as fast, where the product is not itself differentiated in reverse.
+    """Compute ``hvp`` several times faster, if the product is not itself differentiated in reverse.
 
-    Whether it is, is known only when `function` has run: None where it reached something outside.
+    That is known only once `function` has run: return None if its graph leads outside.
     """
     level = Level(records=False)
     try:
@@ -72,11 +72,11 @@ def _unrecorded_hvp(
 def vhp(function: Callable[..., Any], primals: Any, cotangents: Any) -> tuple[Any, Any]:
     """Return the value of `function` and `cotangents` times its Hessian.
 
-    Reverse over reverse, so it needs no forward rules; ``hvp`` is quicker.
+    Reverse over reverse, so it needs no forward rules; ``hvp`` is faster.
 
     Arguments:
         function: The function to differentiate; returns one real number.
-        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        primals: A tuple of the positional arguments, or a tensor if there is only one.
         cotangents: The same with a cotangent for each tensor.
 
     Returns:

@@ -22,7 +22,7 @@ from telegrad.tensors import Tensor
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return the value at `primals`, and a function from a cotangent to all primals' gradients.
 
-    That function may be called as often as you like.
+    That function may be called any number of times.
 
     Arguments:
         function: The function to differentiate; takes and returns tensors, in tuples, lists and
@@ -58,7 +58,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
 def value_and_grad(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Return a function that gives the value of `function` and its gradient.
+    """Return a function that computes the value of `function` and its gradient.
 
     Arguments:
         function: The function to differentiate; returns one real number.
@@ -66,7 +66,7 @@ def value_and_grad(
         has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
-        A function that gives ``(value, gradient)``, or ``((value, aux), gradient)``.
+        A function that returns ``(value, gradient)``, or ``((value, aux), gradient)``.
 
     Raises:
         GradientError: When called, if `function` does not return one real number.
@@ -85,7 +85,7 @@ def value_and_grad(
             result = function(*chosen.arguments(variables.tensors), **options)
         output, aux = with_aux(function, result, has_aux)
         check_scalar(function, output)
-        # The value first: the pull frees the graph, not the value's place in it.
+        # Settle the value first: this reads its graph, which the pull frees.
         value = variables.settle(output)
         aux = variables.settle(aux)
         gradient = chosen.shaped(variables.pull([output], [None], again=False))
@@ -97,7 +97,7 @@ def value_and_grad(
 def grad(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Return a function that gives the gradient of `function`.
+    """Return a function that computes the gradient of `function`.
 
     Arguments:
         function: The function to differentiate; returns one real number.
@@ -105,7 +105,7 @@ def grad(
         has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
-        A function of the same arguments that gives the gradient, or ``(gradient, aux)``.
+        A function of the same arguments that returns the gradient, or ``(gradient, aux)``.
 
     Raises:
         GradientError: When called, if `function` does not return one real number.
@@ -126,7 +126,7 @@ def grad(
 
 
 def check_scalar(function: Callable[..., Any], output: Any) -> None:
-    """Raise where the result of `function` is not one real number."""
+    """Raise GradientError if the result of `function` is not one real number."""
     if not isinstance(output, Tensor):
         raise GradientError(
             f"expected a Tensor from {name_of(function)} to take the gradient of, got "

@@ -1,12 +1,12 @@
 """The variables of one transform: its inputs as fresh nodes, and its results made ordinary again.
 
-A transform differentiates with respect to *its* variables only, whatever else its inputs hang on.
-So each input becomes a node of its own with the same value. Where the input requires grad outside,
-that node passes on to it, so results stay differentiable from outside; elsewhere it ends there.
+A transform differentiates with respect to *its* variables only, whatever else its inputs depend on.
+So each input becomes a new node with the same value. If the input requires grad outside, the node
+leads to the input's own, so results stay differentiable from outside; else the graph ends there.
 
-After the function has run, one walk over its graph tells whether anything outside is reached (a
-leaf, or a variable of a transform further out). If not, the derivative need not be recorded, and
-what leaves the transform is a constant. That is what makes transforms pure and nesting them exact.
+After the function has run, one walk over its graph tells whether it reaches anything outside (a
+leaf, or a variable of an enclosing transform). If not, the derivative need not be recorded, and the
+transform's results are constants. This makes transforms pure and nesting them exact.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,11 +26,11 @@ from telegrad.tensors.forward.levels import Tangents
 from telegrad.tensors.recording.modes import MODE, Recording
 
 VARIABLES: ContextVar[frozenset[Any]] = ContextVar("telegrad.variables", default=frozenset())
-"""The nodes of the variables of all transforms whose function runs now."""
+"""The nodes of the variables of all transforms whose functions are running."""
 
 
 def depend_on_variables(tensors: Iterable[Tensor]) -> bool:
-    """Tell whether a transform whose function runs now may want a gradient of these."""
+    """Tell whether a transform whose function is running may need gradients of these."""
     nodes = [x.node for x in tensors if not x.is_leaf]
     return not VARIABLES.get().isdisjoint(reachable(nodes))
 
@@ -64,7 +64,7 @@ class Variables:
         """Nodes known to reach nothing outside."""
         self._roots = [self._fresh(value) for value in values]
         self.tensors = [wrap(x.array, x.node, x.tangents) for x in self._roots]
-        """For the function, which may give them other values: ``x *= y``."""
+        """Copies for the function, which may rebind their values: ``x *= y``."""
 
     def _fresh(self, value: Tensor) -> Tensor:
         if value.node is not None and self._records_outside:
@@ -76,7 +76,7 @@ class Variables:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Return the mode in which the function runs: recorded, also under ``no_grad``."""
+        """Record the function's operations inside the block, also under ``no_grad``."""
         token = VARIABLES.set(VARIABLES.get() | {x.node for x in self._roots})
         try:
             with Recording(True):
@@ -89,7 +89,7 @@ class Variables:
     ) -> list[Tensor]:
         """Return the weighted gradients of the outputs for each variable; zeros if there is none.
 
-        With `again` the graph stays for another pull.
+        With `again`, the graph is kept for another pull.
         """
         pairs = [(y, g) for y, g in zip(outputs, cotangents) if y.node is not None]
         if not pairs:
@@ -109,7 +109,7 @@ class Variables:
         return [self._settled(g) for g in full] if create else full
 
     def reach_outside(self, output: Tensor) -> bool:
-        """Tell whether something outside may want the derivative of what `output` leads to."""
+        """Tell whether the graph of `output` reaches anything outside of the transform."""
         if not self._records_outside:
             return False
         node = history_of(output)
@@ -118,7 +118,7 @@ class Variables:
         return any(map(self.reach_outside, (output.tangents or {}).values()))
 
     def settle(self, tree: Tree) -> Tree:
-        """Return what leaves the transform: a constant where it depends on nothing outside."""
+        """Return the transform's results: constants where they depend on nothing outside."""
         return map_leaves(lambda x: self._settled(x) if isinstance(x, Tensor) else x, tree)
 
     def _settled(self, x: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class Variables:
         return wrap(x.array, None, tangents)
 
     def _leads_outside(self, node: Any) -> bool:
-        """Tell whether a walk from `node` ends anywhere but at a free variable of these."""
+        """Tell whether a walk from `node` ends anywhere but at a free one of these variables."""
         inside, free = self._inside, self._free
         if node in inside:
             return False

@@ -1,7 +1,7 @@
-"""Programs that find a solution, as functions with derivatives.
+"""Solvers as functions with derivatives.
 
-A solver is seldom differentiated step by step: the derivative of what it solves is known. These
-take the solver as a black box and that knowledge beside it.
+A solver is seldom differentiated step by step, since the derivative of its solution is known from
+the equation. These functions take the solver as a black box, and the equation or adjoint with it.
 """
 
 from telegrad.autograd.solvers.adjoint import from_adjoint

@@ -1,9 +1,9 @@
-"""``from_adjoint``: a black box with an adjoint that somebody wrote, as a function of telegrad.
+"""``from_adjoint``: a black box with a hand-written adjoint, as a function of telegrad.
 
-The solver runs once; what it saves for its adjoint stays where it ran, and is freed with the graph.
-A black box has first derivatives: its adjoint computes in code that telegrad can't see into. If
-the adjoint is written with telegrad's functions, there are all orders; then what it is given must
-be arguments and results, whose histories are known.
+The solver runs once; values that it saves for its adjoint stay on its worker and are freed with the
+graph. A black box has first derivatives only: telegrad can't differentiate its adjoint. If the
+adjoint is written with telegrad's functions, there are derivatives of any order; then saved values
+must be arguments and results, whose histories are known.
 """
 
 import functools
@@ -46,7 +46,7 @@ def from_adjoint(
 ) -> Callable[..., Any]:
     """Make any program with a hand-written adjoint a function of telegrad.
 
-    A simulator in another language, a finite-element code, ``scipy.integrate.solve_ivp``. ::
+    For simulators in other languages, finite-element codes, ``scipy.integrate.solve_ivp``. ::
 
         def solve(a, b):
             factors = scipy.linalg.lu_factor(a)
@@ -61,24 +61,24 @@ def from_adjoint(
         solve_system = from_adjoint(solve, adjoint)
 
     Arguments:
-        solve: ``solve(*arguments, **options)`` gives (result, saved), where the result is an array
-            or a tuple of arrays and `saved` anything that the adjoint needs. For Tensors it gets
-            NumPy's arrays, read-only; all else, and the options, come as they are.
-        adjoint: ``adjoint(saved, *cotangents)`` takes a cotangent for each result and gives a
-            gradient for each argument, None for those that have none.
-        tangent: ``tangent(saved, *tangents)`` takes a tangent for each argument (None for one that
-            has none) and gives one for each result: forward mode. Without it, there is none.
-        differentiable: whether the adjoint and the tangent are written with telegrad's functions.
-            Then all three get Tensors, there are derivatives of any order, and `saved` may hold
+        solve: ``solve(*arguments, **options)`` returns (result, saved): an array or a tuple of
+            arrays, and anything that the adjoint needs. It receives read-only NumPy arrays for
+            Tensors; other arguments and the options are passed unchanged.
+        adjoint: ``adjoint(saved, *cotangents)`` takes a cotangent for each result and returns a
+            gradient for each argument, or None.
+        tangent: ``tangent(saved, *tangents)`` takes a tangent or None for each argument and returns
+            one for each result. Without it, there is no forward mode.
+        differentiable: Whether the adjoint and the tangent are written with telegrad's functions.
+            Then all three receive Tensors, there are derivatives of any order, and `saved` may hold
             no arrays but arguments and results, in tuples, lists and dicts.
 
     Returns:
         The function of Tensors.
 
     Raises:
-        NotDifferentiable: when a derivative of a black box is differentiated again.
-        ShapeError: when the adjoint gives a gradient of another shape than the argument's.
-        GradientError: when it gives another number of gradients.
+        NotDifferentiable: If a derivative of a black box is differentiated again.
+        ShapeError: If a gradient of the adjoint has another shape than its argument.
+        GradientError: If the adjoint returns another number of gradients.
 
     Examples:
         >>> cube = tg.autograd.from_adjoint(lambda x: (x**3, x), lambda x, g: 3 * x**2 * g)
@@ -124,7 +124,7 @@ def _listed(answer: Any) -> list[Any]:
 
 
 def _checked(parts: list[Any], likes: Sequence[Like | None], where: str) -> list[Tensor | None]:
-    """Return the derivatives that a rule gave, as Tensors; `where` says of what, with a {place}."""
+    """Return a rule's derivatives as Tensors; `where` names them in errors, with a {place}."""
     if len(parts) != len(likes):
         raise GradientError(
             f"expected {len(likes)} of them {where.format(place='each')}, got {len(parts)}; give "
@@ -146,7 +146,7 @@ def _checked(parts: list[Any], likes: Sequence[Like | None], where: str) -> list
 
 
 class _Solver(Function):
-    """A call of a solver; how its derivatives are computed is the kinds' affair."""
+    """A call of a solver; subclasses compute its derivatives."""
 
     @staticmethod
     def _kept(ctx: Any, box: _Box, args: Sequence[Any], results: Sequence[Tensor]) -> None:

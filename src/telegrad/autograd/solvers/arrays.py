@@ -1,7 +1,7 @@
-"""What a black box sees of Tensors, and what is taken from it.
+"""Convert Tensors to a black box's arrays, and its results back.
 
-It sees read-only arrays, which it may keep: copies where others may write to the memory. What it
-gives is copied, since many a solver fills the same buffer each time.
+A black box receives read-only arrays, which it may keep: copies if others may write to the memory.
+Its results are copied, since many solvers fill the same buffer each time.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from telegrad.tensors.shared import SharedArray
 
 
 class Like(NamedTuple):
-    """What a gradient of an argument, or a tangent of a result, must be like."""
+    """The shape and dtype that a gradient of an argument, or a tangent of a result, must have."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 def like(value: Any) -> Like | None:
-    """Return what a derivative is like, None where there is none."""
+    """Return the shape and dtype of a value's derivative; None if it has none."""
     return Like(value.shape, value.dtype) if is_real(value) else None
 
 
 def seen(value: Any) -> Any:
-    """Return what a black box gets for an argument: an array for a Tensor."""
+    """Return an argument as a black box receives it: an array for a Tensor."""
     if not isinstance(value, Tensor):
         return value
     array = value.array
@@ -42,7 +42,7 @@ def seen(value: Any) -> Any:
 
 
 def refuse_hidden(name: str, args: Sequence[Any]) -> None:
-    """Raise where an argument that is no Tensor has a derivative, which would be lost."""
+    """Raise if an argument that is no Tensor has a derivative, which would be lost."""
     for i, arg in enumerate(args):
         if isinstance(arg, Tensor):
             continue
@@ -59,7 +59,7 @@ def refuse_hidden(name: str, args: Sequence[Any]) -> None:
 
 
 def taken(value: Any, where: str) -> Tensor:
-    """Return a Tensor with a copy of what a black box gave; `where` is for the error."""
+    """Return a black box's result, copied to a Tensor; `where` is for the error."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     try:
@@ -78,5 +78,5 @@ def fitted(value: Tensor, like: Like, where: str) -> Tensor:
 
 
 def is_real(value: Any) -> bool:
-    """Say whether an argument has a derivative: Tensors of floating and complex numbers do."""
+    """Tell whether an argument can have a derivative: a Tensor of floating or complex numbers."""
     return isinstance(value, Tensor) and value.dtype.kind in "fc"

@@ -1,9 +1,9 @@
 """``from_fixed_point``: the x with x = f(x, parameters), with derivatives of any order.
 
-How x was found does not matter (the implicit function theorem): its tangent solves
-(I - J) dx = df, where J is the derivative of f by x and df that by the parameters; its gradient
-goes through the transposed system. Those are linear, and solved by GMRES, which needs no matrix: a
-product with J is a derivative of f.
+By the implicit function theorem it does not matter how x was found. Its tangent solves
+(I - J) dx = df, where J is the derivative of f by x, and df is f's change with the parameters; its
+gradient solves the transposed system. GMRES solves these linear systems without a matrix: a product
+with J is a derivative of f.
 """
 
 import functools
@@ -23,7 +23,7 @@ from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import Recording
 
 _STEPS_KEPT = 100
-"""Of GMRES: after so many it starts again from where it is."""
+"""The number of steps after which GMRES restarts."""
 
 
 class _Problem(NamedTuple):
@@ -41,7 +41,7 @@ def from_fixed_point(
     tolerance: float | None = None,
     max_iterations: int = 1000,
 ) -> Callable[..., Any]:
-    """Make the fixed point of a function a function of its parameters, with every derivative.
+    """Make a function's fixed point a function of its parameters, with derivatives of any order.
 
     For coupled solvers, equilibria, implicit steps and layers. ::
 
@@ -51,21 +51,21 @@ def from_fixed_point(
         x = from_fixed_point(balance)(tg.zeros(3), w)
 
     Arguments:
-        f: ``f(x, *parameters)`` gives the next x by telegrad's functions, with the shape and dtype
-            of x; all Tensors that it depends on are among the parameters.
-        solve: ``solve(x, *parameters)`` finds the fixed point from a first guess, by any means;
-            it gets Tensors. Without it, f is applied until x stays.
-        tolerance: how far f(x) may be from x, relative to 1 and the largest number in x: by
-            default 1000 times the dtype's precision.
-        max_iterations: how often f is applied at most.
+        f: ``f(x, *parameters)`` returns the next x, with the shape and dtype of x. It uses
+            telegrad's functions; all Tensors that it depends on are among the parameters.
+        solve: ``solve(x, *parameters)`` finds the fixed point from a first guess, by any means; it
+            receives Tensors. Without it, f is applied until x stays the same.
+        tolerance: The allowed distance between f(x) and x, relative to 1 plus the largest number in
+            x; by default 1000 times the dtype's precision.
+        max_iterations: The most applications of f.
 
     Returns:
-        ``call(guess, *parameters)``, which gives x; it does not depend on the guess.
+        ``call(guess, *parameters)``, which returns x; x has no derivative by the guess.
 
     Raises:
-        UsageError: when there is no fixed point within `max_iterations`.
-        GradientError: when f uses Tensors with derivatives that are not among the parameters, or
-            x is no isolated fixed point, so that it has no derivative.
+        UsageError: If no fixed point is found within `max_iterations`.
+        GradientError: If f uses Tensors with derivatives that are not among the parameters, or x is
+            not an isolated fixed point, so that it has no derivative.
 
     Examples:
         >>> root = tg.autograd.from_fixed_point(lambda x, a: (x + a / x) / 2)
@@ -135,7 +135,7 @@ class _FixedPoint(Function):
 
 
 def _found(problem: _Problem, x: Tensor, parameters: Sequence[Any]) -> Tensor:
-    """Return where the solver, or applying f again and again, ends."""
+    """Return the result of the solver, or of applying f repeatedly."""
     like = Like(x.shape, x.dtype)
     if problem.solve is not None:
         where = f"as the fixed point of {problem.name}"
@@ -157,7 +157,7 @@ def _found(problem: _Problem, x: Tensor, parameters: Sequence[Any]) -> Tensor:
 
 
 def _distance(problem: _Problem, x: Tensor, after: Tensor) -> tuple[float, float]:
-    """Return how far f(x) is from x, and how far it may be."""
+    """Return the distance between f(x) and x, and the allowed one."""
     tolerance = problem.tolerance
     if tolerance is None:
         tolerance = 1000 * float(np.finfo(x.dtype).eps)
@@ -198,7 +198,7 @@ def _linearized(problem: _Problem) -> System:
         pull = functional.vjp(lambda s: f(s, *parameters), x)[1]
         return _gmres(problem.name, lambda v: pull(v)[0], b.array)
 
-    # What GMRES leaves is tried there, more closely.
+    # No tolerance here, since `_gmres` checks its solution more strictly.
     name = problem.name
     return System(name, apply, solve, solve_adjoint, np.inf, apply_adjoint, _detached)
 

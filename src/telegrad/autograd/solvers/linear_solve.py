@@ -43,7 +43,7 @@ class System(NamedTuple):
     apply_adjoint: Callable[..., Any] | None = None
     """A^H y, by telegrad's functions; None: it is had from `apply`."""
     shown: Callable[[Any], Any] = seen
-    """What a solver gets for an argument."""
+    """Converts an argument for the solver."""
 
     def adjoint(self) -> "System":
         """Return the system of the conjugate transpose."""
@@ -95,21 +95,21 @@ def from_linear_solve(
         x = from_linear_solve(apply, solve, solve_transposed)(diagonal, b)
 
     Arguments:
-        apply: ``apply(*parameters, x)`` gives A x by telegrad's functions; all Tensors that A
+        apply: ``apply(*parameters, x)`` returns A x, with telegrad's functions; all Tensors that A
             depends on are among the parameters.
-        solve: ``solve(*parameters, b)`` gives the solution of A x = b; it gets NumPy's arrays.
-        solve_transposed: the same for the transposed matrix; of a complex one, the conjugate
+        solve: ``solve(*parameters, b)`` returns the solution of A x = b; it receives NumPy arrays.
+        solve_transposed: The same for the transposed matrix; for a complex one, the conjugate
             transpose. Reverse mode needs it.
-        symmetric: whether the matrix is its own (conjugate) transpose: then `solve` will do.
-        tolerance: how far A x may be from b, relative to the largest number in b: by default the
-            square root of the dtype's precision.
+        symmetric: Whether the matrix is its own (conjugate) transpose, so that `solve` serves both.
+        tolerance: The allowed distance between A x and b, relative to the largest number in b; by
+            default the square root of the dtype's precision.
 
     Returns:
-        ``call(*parameters, b)``, which gives x.
+        ``call(*parameters, b)``, which returns x.
 
     Raises:
-        GradientError: when the solution does not solve the system, or A uses Tensors with
-            derivatives that are not among the parameters.
+        GradientError: If the result does not solve the system, or A uses Tensors with derivatives
+            that are not among the parameters.
 
     Examples:
         >>> scaled = tg.autograd.from_linear_solve(tg.multiply, lambda d, b: b / d, symmetric=True)
@@ -188,7 +188,7 @@ class _Solve(Function):
 
 
 def _refuse_other_system(system: System, args: Sequence[Any], x: Tensor) -> None:
-    """Raise where x does not solve the system, or the system is not what it says."""
+    """Raise if x does not solve the system, or the system depends on more than its parameters."""
     if system.tolerance == np.inf:
         return
     *parameters, b = (each.detach() if isinstance(each, Tensor) else each for each in args)
@@ -209,7 +209,7 @@ def _refuse_other_system(system: System, args: Sequence[Any], x: Tensor) -> None
 
 
 def refuse_captured(value: Any, what: str, instead: str) -> None:
-    """Raise where a value of constants alone has a derivative all the same."""
+    """Raise if a value computed from constants alone still has a derivative."""
     if not isinstance(value, Tensor):
         raise DTypeError(f"expected a Tensor from {what}, got {kind_of(value)}")
     if value.requires_grad or value.is_dual:

@@ -1,4 +1,4 @@
-"""What a solver keeps between its call and its derivatives: Tensors and constants, in one list."""
+"""Save a solver's values for its derivatives: Tensors and constants, in one list."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def save(ctx: Any, values: Sequence[Any]) -> None:
 
 
 def restored(ctx: Any) -> list[Any]:
-    """Return what ``save`` was given, with the histories of the Tensors."""
+    """Return the values given to ``save``, with the histories of the Tensors."""
     tensors = iter(ctx.saved_tensors)
     pairs = zip(ctx.constants, ctx.are_tensors)
     return [next(tensors) if is_one else constant for constant, is_one in pairs]
@@ -25,7 +25,7 @@ def restored(ctx: Any) -> list[Any]:
 def of_chosen(
     function: Callable[..., Any], parameters: Sequence[Any], wanted: Sequence[int]
 ) -> Callable[..., Any]:
-    """Return a function of all parameters as one of those at some places."""
+    """Return a function of the `wanted` parameters alone; the others are fixed."""
 
     def part(*chosen: Any) -> Any:
         values = list(parameters)

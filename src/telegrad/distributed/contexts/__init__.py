@@ -1,1 +1,1 @@
-"""Contexts, which keep passes apart: what calls record in them, and their leases."""
+"""Contexts, which keep passes apart: the messages that calls record in them, and their leases."""

@@ -1,12 +1,12 @@
-"""Contexts: what keeps the passes of many callers apart, on one worker.
+"""Contexts, which keep the passes of many callers apart, on one worker.
 
-A context has a 64-bit id that carries its home, the worker where it was opened. Every worker that a
-recorded call reaches has a Context of its own under that id: the messages it gave away and
-received, the gradients of its leaves, the passes that run. Contexts are leases: they go when the
-home releases them or is lost.
+A context has a 64-bit id that contains the id of its home, the worker that opened it. Every worker
+that a recorded call reaches has its own Context under that id, with the messages it sent and
+received, the gradients of its leaves, and the running passes. Contexts are leases: they end when
+the home releases them or is lost.
 
-``CURRENT`` is the context that calls of this thread or async task are recorded in, with the *point*
-in the program: the ordinals of the calls that led here. It follows a call into its handler.
+``CURRENT`` is the context in which calls of this thread or async task are recorded, with the
+*point* in the program: the ordinals of the calls that led here. It follows a call into its handler.
 """
 
 import threading
@@ -29,8 +29,8 @@ from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.tensors import Tensor
 
 BACKWARD_PHASE: Final = 1 << 62
-"""Begins the paths that come after the whole forward program, those of a pass: larger than the
-ordinal of any call."""
+"""The first number of a pass's paths. Larger than the ordinal of any call, it sorts them after the
+forward program."""
 
 RELEASED: Final = (
     "was under way when the context was released: leave the `with context()` block after the "
@@ -38,43 +38,43 @@ RELEASED: Final = (
 )
 
 _REMEMBERED = 4096  # How many released ids a worker remembers.
-# Seconds that a new context waits for a step in place. Not for ever: the step may wait, by code of
-# a user, for what would come in that context.
+# Seconds that a new context waits for an optimiser step in place. Not for ever: user code in the
+# step may itself wait for a call in that context.
 _PATIENCE = 10.0
 
 
 class Context(msgspec.Struct, eq=False):
-    """What one worker has of a context."""
+    """One worker's part of a context."""
 
     _contexts: "Contexts"
     id: int
     home_id: int
     """The id of the worker that opened the context."""
     introduced_by: str | None
-    """Who first called with this context; None at home."""
+    """The worker that first called with this context; None at home."""
     lock: AbstractContextManager[Any] = msgspec.field(default_factory=type(threading.RLock()))
     sends: dict[int, SendNode] = {}
     """By message id, as `spent`, `failed` and `recvs` are."""
     spent: dict[int, SendNode] = {}
-    """Sends that ran in a pass that did not keep its graph: they can't run again."""
+    """Sends that ran in a pass that did not keep its graph, and so can't run again."""
     failed: dict[int, str] = {}
-    """Messages of calls that failed here, with how: their sends are gone."""
+    """Messages of calls that failed here, with the error's type; their sends are removed."""
     recvs: dict[int, RecvNode] = {}
     known: dict[str, WorkerInfo] = {}
-    """The workers that messages of this context went to or came from."""
+    """The workers that this one exchanged messages with in this context."""
     doubtful: dict[str, None] = {}
-    """At home: those of them that were lost since, and may have dropped the context."""
+    """At home: known workers that were lost since, and may have dropped the context."""
     gradients: dict[Tensor, Tensor] = {}
     passes: dict[int, Any] = {}
     """The local passes that have neither committed nor aborted, by pass id."""
     outcomes: dict[int, bool] = {}
-    """The passes that have ended, and whether they committed: late messages are dropped."""
+    """Whether each ended pass committed; late messages of these passes are dropped."""
     late: LateNotice | None = None
-    """At home: that the pass which was run last from here has committed."""
+    """At home: the notice that the last pass started here has committed."""
     in_doubt: dict[int, None] = {}
-    """The passes whose outcome another worker has asked for here: it is notified of it."""
+    """The passes whose outcome another worker has asked for here, and will be notified of."""
     pass_count: int = 0
-    """How many passes this worker started on threads that are at no point of the program."""
+    """How many passes this worker started on threads that have no point in the program."""
     released: bool = False
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ class Context(msgspec.Struct, eq=False):
         return worker is not None and worker.id == self.home_id
 
     def take_over(self, *pass_: Any) -> None:
-        """Run a pass that began as one of this process alone; see ``PassCoordinator``."""
+        """Take over a pass that began in this process alone; see ``PassCoordinator``."""
         if self.released:
             raise ContextError(
                 f"expected values of a live context, but the backward pass reached one that came "
@@ -100,8 +100,8 @@ class Context(msgspec.Struct, eq=False):
         self.known.setdefault(worker.name, worker)
 
     def known_but(self, *names: str | None) -> list[str]:
-        """Return the names of the workers that this one knows in the context, without some."""
-        # A copy in one step: handlers of this context may still meet others.
+        """Return the names of the context's known workers, without the given ones."""
+        # A copy in one step: handlers of this context may still add workers.
         known = list(self.known)
         return [name for name in known if name not in names]
 
@@ -109,7 +109,7 @@ class Context(msgspec.Struct, eq=False):
         """Make the gradients of a pass that commits visible: all of them or, on error, none."""
         with self.lock:
             if self.released:
-                # See `Contexts.drop`: nobody else would take them out again.
+                # See `Contexts.drop`: nobody would remove them again.
                 return
             old = self.gradients
             sums = staged
@@ -118,7 +118,7 @@ class Context(msgspec.Struct, eq=False):
                 sums = {x: added(found[x], g) if x in found else g for x, g in staged.items()}
                 if all(old.get(x) is found.get(x) for x in staged):
                     break
-                # A finalizer has run a pass in between, and added its own.
+                # Meanwhile a finalizer has run a pass and added its gradients: sum again.
             old.update(sums)
 
     def committed_gradients(self) -> GradientMap:
@@ -137,12 +137,12 @@ class Context(msgspec.Struct, eq=False):
 
 
 class ProgramPoint(msgspec.Struct, eq=False):
-    """Where in the program this thread is: the context, and the calls that led here."""
+    """A thread's place in the program: the context, and the calls that led here."""
 
     context: Context
     path: Path
     _ordinals: Iterator[int] = msgspec.field(default_factory=partial(count, 1))
-    """Gives each number once, also where threads that went on from here share the point."""
+    """Yields each ordinal once, also to several threads that share the point."""
 
     def step(self) -> Path:
         """Return the path of the next message made here."""
@@ -151,8 +151,8 @@ class ProgramPoint(msgspec.Struct, eq=False):
 
 CURRENT: ContextVar[ProgramPoint | None] = ContextVar("telegrad.context", default=None)
 ENCLOSING_PASSES: ContextVar[tuple[int, ...]] = ContextVar("telegrad.passes", default=())
-"""The ids of the passes that wait for what runs here: passes that run here, and those whose hooks
-or rules called this handler. What runs here must not wait for the end of those passes."""
+"""The ids of the passes that wait for the current code: passes that run here, and those whose hooks
+or rules called this handler. This code must not wait for these passes to end."""
 
 
 class Contexts:
@@ -161,30 +161,30 @@ class Contexts:
     def __init__(self, worker_name: str, take_over: Callable[..., None]) -> None:
         self._worker_name = worker_name
         self.take_over = take_over
-        """Run a pass that met one of these contexts: see ``PassCoordinator.take_over``."""
+        """Take over a pass that reached one of these contexts: ``PassCoordinator.take_over``."""
         self._lock = threading.RLock()
         self._gate = threading.RLock()
-        """Held where no new context is to come: see `hold_back`."""
+        """Held while no new context may be made: see `hold_back`."""
         self._by_id: dict[int, Context] = {}
         self.find = self._by_id.get
-        """The context of that id, or None."""
+        """Return the context of that id, or None."""
         self._released: OrderedDict[int, str | None] = OrderedDict()
-        """The ids released last, with the loss that took them: a late call must not bring them
-        back."""
+        """The most recently released ids, each with the loss that ended it, if one did. A late
+        call must not open them again."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def new(self, context_id: int) -> Context:
-        """Return a new context, whose home this worker is; nobody else knows of it yet."""
+        """Return a new context with this worker as its home; no other worker knows of it yet."""
         made = self._by_id[context_id] = Context(self, context_id, maker_of(context_id), None)
-        # It is there, and whoever holds the gate sees it: used it is only after that.
+        # The holder of the gate sees the new context, which is used only after the gate opens.
         if self._gate.acquire(timeout=_PATIENCE):
             self._gate.release()
         return made
 
     def open(self, context_id: int, introduced_by: WorkerInfo) -> Context:
-        """Return the context of that id, made if this worker has not met it yet."""
+        """Return the context of that id; make it on its first call to this worker."""
         found = self._by_id.get(context_id)
         if found is None:
             is_held = self._gate.acquire(timeout=_PATIENCE)
@@ -194,7 +194,7 @@ class Contexts:
                         raise self._unknown(context_id)
                     home = maker_of(context_id)
                     made = Context(self, context_id, home, introduced_by.name)
-                    # Another thread, or a finalizer as this one was made, may have opened it.
+                    # Another thread, or a finalizer on this one, may have opened it meanwhile.
                     found = self._by_id.setdefault(context_id, made)
             finally:
                 if is_held:
@@ -204,23 +204,23 @@ class Contexts:
 
     @contextmanager
     def hold_back(self, context_id: int) -> Iterator[bool]:
-        """Let no new context come inside of the block.
+        """Hold back new contexts inside the block.
 
-        Gives whether no graph here is still to be run: there is no other context, whose handlers
-        may be recording one, and this one has no sends that a pass has not run.
+        Yields whether no pass may still need a graph here: there is no other context, in which a
+        handler may be recording, and this one has no send that a pass has not run.
         """
         with self._gate:
             yield all(each.id == context_id and not each.sends for each in self.all())
 
     def get(self, context_id: int) -> Context:
-        """Return the context of that id; raise if it is unknown or released, or no id."""
+        """Return the context of that id; raise if it is unknown, released or not an id."""
         try:
             return self._by_id[context_id]
         except (KeyError, TypeError):
             raise self._unknown(context_id) from None
 
     def met(self, context_id: int) -> Context | None:
-        """Return the context of that id, None if it never came here; raise if it is released."""
+        """Return the context of that id; None if unknown here; raise if it is released."""
         with self._lock:
             found = self._by_id.get(context_id)
             if found is None and context_id in self._released:
@@ -228,34 +228,34 @@ class Contexts:
             return found
 
     def ended(self, context_id: int) -> Context:
-        """Return what stands for a released context in values that arrive after its end."""
+        """Return a stand-in for a released context, for values that arrive after its end."""
         context = Context(self, context_id, maker_of(context_id), None)
         context.released = True
         return context
 
     def drop(self, context_id: int, lost: str | None = None, committed: int = 0) -> Context | None:
-        """Forget a context and all that it kept; abort its passes, but for one that has committed.
+        """Forget a context with all its data; abort its passes, except one that has committed.
 
-        `lost` says which loss took it, if one did, for those who ask for it later.
+        `lost` describes the loss that ended it, if one did, for later errors.
         """
         with self._lock:
             found = self._by_id.pop(context_id, None)
             self._released.setdefault(context_id, lost)
             if len(self._released) > _REMEMBERED:
-                # The oldest. The first key of a plain dict would be looked for behind all gaps.
+                # The oldest. To find it, a plain dict would scan over all deleted entries.
                 self._released.popitem(last=False)
         if found is not None:
             found.released = True
-            # Breaks cycles: sends and recorded gradients may depend on values that arrived, whose
-            # recv nodes refer to the context. Through another framework's graph, such a cycle is
-            # one that no collector sees.
+            # Break cycles: sends and recorded gradients may depend on received values, whose recv
+            # nodes refer to the context. If such a cycle goes through another framework's graph,
+            # Python's collector can't see it.
             found.sends.clear()
             found.spent.clear()
             found.recvs.clear()
             with found.lock:
-                # They go after the lock is free, since users' code may go with them.
+                # Freed after the lock is released, since freeing them may run users' code.
                 gradients, found.gradients = found.gradients, {}
-                # A local pass that is made later sees under this lock that it is released.
+                # A local pass made later checks under this lock that the context is released.
                 passes = found.passes.copy()
             del gradients
             for pass_id, local_pass in passes.items():
@@ -264,12 +264,12 @@ class Contexts:
         return found
 
     def all(self) -> list[Context]:
-        """Return the contexts that there are now, oldest first."""
+        """Return the current contexts, oldest first."""
         with self._lock:
             return list(self._by_id.values())
 
     def loss_of(self, context_id: int) -> str | None:
-        """Return which loss took a context, if one did."""
+        """Return a description of the loss that ended a context, if one did."""
         return self._released.get(context_id)
 
     def _unknown(self, context_id: int) -> ContextError | WorkerLost:
@@ -289,7 +289,7 @@ class Contexts:
 
 
 def gone_on(name: str, context_id: int, lost: str) -> WorkerLost:
-    """Return the error for a context that a loss took on a worker."""
+    """Return the error for a context that a loss ended on a worker."""
     return WorkerLost(
         f"context {context_id} is gone on worker {name!r} since {lost}; run the step again, in a "
         "new context"

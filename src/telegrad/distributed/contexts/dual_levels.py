@@ -1,12 +1,12 @@
-"""Dual levels that reach over workers: the caller's levels have shadows on the others.
+"""Dual levels across workers: the caller's levels have shadows on other workers.
 
-A level that is shared gets an id; a message mentions it by that and its depth. A worker that meets
-one makes a *shadow*: a Level of its own at that depth, open as long as the original. Closing a
-level closes its shadows, by notices that go the way the level went; losing the worker that entered
-it closes them too, and a worker that loses another makes its shadows known to those who entered the
-levels. What arrives after its level has closed is ordinary. But a shadow that was closed by a loss
-is *orphaned*: its level may live on, and without the tangents that were here its derivatives would
-be wrong, so going on with it is an error.
+A shared level has an id; messages mention it by the id and its depth. A worker that receives a
+mention makes a *shadow*: a Level of its own at that depth, open as long as the original. Closing a
+level closes its shadows, by notices that take the same way as the mentions. Losing the worker that
+entered the level closes them, too, and a worker that loses another makes its shadows known to the
+workers that entered the levels. A tensor that arrives after its level has closed has no tangent.
+But a shadow closed by a loss is *orphaned*: its level may still be open, and without the tangents
+that were here its derivatives would be wrong, so using it raises an error.
 """
 
 import threading
@@ -25,20 +25,20 @@ from telegrad.rpc.worker import Worker
 from telegrad.tensors.forward.levels import Level
 
 Mention = Sequence[int]
-"""A level's id, and the two parts of its depth."""
+"""A level's id and the two parts of its depth, as a message carries them."""
 
 CLOSED: Final = "autograd.level_closed"
 HELD: Final = "autograd.level_held"
 _REMEMBERED: Final = 4096  # How many ids of closed levels, and of orphaned ones, are kept.
 _registries: "weakref.WeakSet[LevelRegistry]" = weakref.WeakSet()
-"""Those of this process, for `are_one`: a framework may have one level for all its workers."""
+"""This process's registries, for `are_one`: a framework may have one level for the process."""
 
 
 _as_id = converter(int)
 
 
 class LevelRegistry:
-    """The levels that one worker shares with others: its own, and shadows of theirs."""
+    """The levels that one worker shares with others: its own, and its shadows of theirs."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -46,11 +46,11 @@ class LevelRegistry:
         self._by_id: dict[int, Level] = {}
         self._ids: dict[Level, int] = {}
         self._shared_with: dict[int, dict[str, None]] = {}
-        """By level, the workers that it was mentioned to."""
+        """For each level, the workers that messages mentioned it to."""
         self._closed: dict[int, None] = {}
-        """The ids closed last: a late message must not open them again."""
+        """The most recently closed ids: a late message must not open them again."""
         self._orphaned: dict[int | Level, str] = {}
-        """Shadows, by both names, whose worker was lost, and which that was."""
+        """Orphaned shadows, by id and by Level, each with the name of the lost worker."""
         _registries.add(self)
         worker.register_service(CLOSED, self._on_closed, inline=True)
         worker.register_service(HELD, self._on_held, inline=True)
@@ -60,7 +60,7 @@ class LevelRegistry:
         return len(self._by_id)
 
     def share(self, level: Level, to: str) -> Mention:
-        """Return how a message to another worker mentions a level."""
+        """Return a level's mention for a message to another worker."""
         if self._orphaned:
             self.check([level])
         with self._lock:
@@ -70,18 +70,18 @@ class LevelRegistry:
                 number = self._ids[level]
             self._shared_with[number][to] = None
         if not level.is_open:
-            # It closed before it was watched here: do what its closing would have done.
+            # It closed before it was watched here: do now what closing does.
             self._forget(level)
         return (number, *level.depth)
 
     def meet(self, mentions: Sequence[Mention]) -> list[Level | None]:
-        """Return the levels that a message mentions, shadows made where needed; None if closed."""
+        """Return the levels that a message mentions, with new shadows as needed; None if closed."""
         with self._lock:
             return [self._meet(*mention) for mention in mentions]
 
     def _meet(self, number: int, time: int, process: int) -> Level | None:
         if not type(number) is type(time) is type(process) is int:
-            # Kept, it would make `_on_lost` fail.
+            # Refused, since `_on_lost` would fail on it later.
             raise ProtocolViolation(f"expected a level's numbers, got {(number, time, process)!r}")
         if self._orphaned:
             self.check([number])
@@ -94,7 +94,7 @@ class LevelRegistry:
     def _enter(self, number: int, level: Level) -> None:
         shared_with: dict[str, None] = {}
         if number in self._by_id or level in self._ids:
-            # A finalizer, which the collector has just run, has entered it.
+            # A finalizer that the collector has just run has entered it.
             return
         self._by_id[number] = level
         self._ids[level] = number
@@ -102,7 +102,7 @@ class LevelRegistry:
         level.watchers.append(self._forget)
 
     def _forget(self, level: Level) -> None:
-        """Forget a level that closed, and close its shadows elsewhere."""
+        """Forget a closed level, and close its shadows on other workers."""
         with self._lock:
             number = self._ids.pop(level, None)
             if number is None:
@@ -134,7 +134,7 @@ class LevelRegistry:
             level = self._by_id.get(number)
             if level is None:
                 return
-            # Before it closes: what is done without its tangents must not go unnoticed.
+            # Before it closes: computing without its tangents must not go unnoticed.
             self._orphaned[number] = self._orphaned[level] = name
             while len(self._orphaned) > _REMEMBERED:
                 del self._orphaned[next(iter(self._orphaned))]
@@ -163,7 +163,7 @@ class LevelRegistry:
     def verify(self) -> None:
         """Make all shadows known to the workers that entered their levels.
 
-        The notice that one was closed may have been lost with the worker that was to forward it.
+        A notice that a level closed may have been lost with the worker that was to forward it.
         """
         for number in list(self._by_id):
             origin = maker_of(number)
@@ -171,8 +171,8 @@ class LevelRegistry:
                 self._worker.host.start(partial(self._notify_origin, origin, number))
 
     def _notify_origin(self, origin: int, number: int) -> None:
-        # Where it can't be reached but may come back, the shadow stays: closed too early it would
-        # take the tangents off what is still to come.
+        # If that worker can't be reached but may come back, the shadow stays: closed too early, it
+        # would remove the tangents of values that are still to arrive.
         with suppress(Exception):
             peer = self._worker.find(origin)
             if peer.lost is None:
@@ -201,10 +201,10 @@ class LevelRegistry:
 
 
 def are_one(level: Level, other: Level) -> bool:
-    """Tell whether these are one level, or two workers of this process know them by one id."""
+    """Tell whether both are one level: the same object, or known by one id in this process."""
     if level is other:
         return True
     registries = list(_registries)
-    # Each asked once: a level may close at any time.
+    # Each registry is asked once for `level`, which may close at any time.
     ids = {each._ids.get(level) for each in registries} - {None}
     return any(each._ids.get(other) in ids for each in registries)

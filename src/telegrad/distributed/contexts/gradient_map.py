@@ -1,6 +1,6 @@
-"""The gradients of a context, by leaf: a dict that says why a tensor has none in it.
+"""A context's gradients by leaf: a dict whose KeyError says why a tensor has no gradient.
 
-Invariant: but for the text of its KeyError it is a dict, and it is sent as one.
+Invariant: it differs from a dict only in the text of its KeyError, and is sent as a dict.
 """
 
 from typing import Any, NoReturn
@@ -9,7 +9,7 @@ from telegrad.tensors import Tensor
 
 
 class GradientMap(dict[Tensor, Tensor]):
-    """What ``get_gradients`` gives."""
+    """The result of ``get_gradients``."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class GradientMap(dict[Tensor, Tensor]):
 
 
 def _why_missing(key: Any) -> str:
-    # PyTorch's tensors are asked by the same names.
+    # PyTorch's tensors have the same attributes.
     if not hasattr(key, "requires_grad"):
         return (
             f"expected a tensor as the key of a gradient, got {type(key).__name__}; the gradient "

@@ -1,17 +1,17 @@
-"""The end of a context, everywhere: contexts are leases.
+"""End a context on all workers: contexts are leases.
 
-The home releases a context by notices that every worker forwards to those it knows in that context,
-but for those that the home notifies itself: each of them hears of it, or loses the home. Where
-another worker releases it, all who hear of that notify the home as well.
+The home releases a context with notices. Every worker forwards them to the workers that it knows in
+the context, except those that the home notifies itself: each of these gets the notice or loses the
+home. If another worker releases the context, all that hear of it notify the home, too.
 
-A worker that loses the home drops what the home had brought it over the lost connection, and has
-the others whom it knows in the context ask the home themselves: one that was frozen has lost all
-others, who live. A worker that holds a context in doubt (another had brought it, or the worker that
-brought it was lost, and with it the way that the home's notice would come) makes itself known to
-the home, and drops the context if the home can't be reached or has released it.
+A worker that loses the home drops the contexts that the home introduced over the lost connection,
+and tells the others that it knows in each to ask the home themselves: a worker that was frozen has
+lost all others, though they live. A worker is in doubt if it loses the home of a context that
+another introduced, or the introducer, through which the home's notice would come. It then makes
+itself known to the home, and drops the context if the home can't be reached or has released it.
 
-A loss is that of a connection: what came over a later one stays. So a home that was frozen may
-still have a context that others have dropped: before it shows gradients it asks them.
+A loss concerns one connection: contexts that came over a later one stay. So a home that was frozen
+may still have a context that others have dropped: before it shows gradients it asks them.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,9 +38,9 @@ FORSAKEN: Final = "autograd.forsaken"
 class _Release(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     context_id: int
     notified: list[str]
-    """The workers that hear of its end from the home."""
+    """The workers that the home notifies itself."""
     committed: int = 0
-    """The last pass of it that has committed, which they may not have heard; 0: none."""
+    """Its last committed pass, which receivers may not have heard of; 0: none."""
 
 
 _as_release = converter(_Release)
@@ -66,17 +66,17 @@ class Leases:
         notified: Iterable[str] = (),
         committed: int = 0,
     ) -> None:
-        """Forget a context here and on every worker it reached from here.
+        """Forget a context here and on every worker that it reached from here.
 
-        `notified` are the home and those that it notifies itself; none if another released it.
-        `committed` is for the others as well: see ``_Release``.
+        `notified` are the home and the workers that it notifies itself; empty if another worker
+        released the context. `committed` is passed on: see ``_Release``.
         """
         context = self._contexts.drop(context_id, committed=committed)
         if context is None:
             return
         worker = self._worker
         if context.late is not None:
-            # Another thread may be telling of it, and be late: those who have heard know better.
+            # Another thread may still send that notice, late: this one carries the commit, too.
             committed = context.late.take()[1]
         others = context.known_but(worker.name, heard_from, *notified)
         if context.home_id == worker.id:
@@ -95,7 +95,7 @@ class Leases:
         try:
             self.release(context_id, request.frm.name, release.notified, committed)
             if local_pass is not None:
-                # Its gradients are gone with the context, but not what its values retained.
+                # Its gradients are gone with the context, but `retain_grad` values keep theirs.
                 local_pass.commit()
         except BaseException:
             if local_pass is not None:
@@ -103,7 +103,7 @@ class Leases:
             raise
         finally:
             if context is not None:
-                # They refer to each other.
+                # Break the cycle between context and pass.
                 context.passes.pop(committed, None)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
@@ -126,7 +126,7 @@ class Leases:
         return act
 
     def _drop_lost(self, context_id: int, why: str) -> None:
-        """Forget a context whose home was lost here, and have the others ask the home."""
+        """Forget a context whose home was lost here, and tell the others to ask the home."""
         context = self._contexts.drop(
             context_id, f"worker {self._worker.name!r} lost its home ({why})"
         )
@@ -140,14 +140,14 @@ class Leases:
             self.verify(context_id)
 
     def verify(self, context_id: int) -> None:
-        """Make this worker known to the home, if that still has the context; else drop it."""
+        """Make this worker known to the home; drop the context if the home has dropped it."""
         if maker_of(context_id) != self._worker.id:
             self._worker.host.start(partial(self._ask_home, context_id))
 
     def _ask_home(self, context_id: int) -> None:
         home = maker_of(context_id)
         if not notify(self._worker, home, HELD, context_id, dials_lost=True):
-            # The home is gone, and nobody else would notify this worker.
+            # The home is gone, so no release notice would ever come.
             self._drop_lost(context_id, "it can't be reached")
 
     def _on_held(self, request: ServiceRequest) -> None:
@@ -159,20 +159,20 @@ class Leases:
             context.meet(request.frm)
 
     def check(self, context: Context) -> None:
-        """Raise if others gave this worker, the home of the context, up, and dropped it."""
+        """At the context's home: raise if other workers took this one for lost and dropped it."""
         worker = self._worker
         if context.home_id != worker.id:
             return
         for name in [*context.doubtful, *filter(self._was_left_alone, list(context.known))]:
-            # Again if the first finds out that the old connection has ended.
+            # Asked twice: the first request may only find that the old connection has ended.
             why = self._ask_forsaken(name, context.id) or self._ask_forsaken(name, context.id)
             if why is not None and why[0] is not None:
                 raise gone_on(name, context.id, str(why[0]))
-            # If it did not answer it is gone, or cut off, and what it had with it.
+            # If it did not answer, it is gone or cut off, and its gradients with it.
             context.doubtful.pop(name, None)
 
     def _ask_forsaken(self, name: str, context_id: int) -> tuple[Any, Any] | None:
-        """Ask a worker which loss took a context there, if one did; None if it does not answer."""
+        """Ask a worker which loss ended a context there, if any; None if it does not answer."""
         patience = self._worker.options.lost_after
         with suppress(PeerError, UnknownWorker):
             answer: tuple[Any, Any] = self._worker.ask_service(
@@ -182,13 +182,13 @@ class Leases:
         return None
 
     def _was_left_alone(self, name: str) -> bool:
-        """Say whether this process did not run for so long that a worker may have given it up."""
+        """Tell whether this process paused for so long that a worker may have taken it for lost."""
         peer = self._worker.peers.get(name)
         since = self._worker.host.now() - self._worker.options.lost_after / 2
         slept = False
         for path in [] if peer is None else peer.connections():
             slept = slept or path.liveness.slept or path.liveness.ticked < since
-            # It is asked now.
+            # The worker is asked now, so reset it.
             path.liveness.slept = False
         return slept
 

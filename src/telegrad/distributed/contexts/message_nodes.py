@@ -1,11 +1,11 @@
-"""Where a value left this worker, and where one arrived: the nodes at the two ends of a message.
+"""The nodes at the two ends of a message: where tensors left one worker and arrived at another.
 
-A message has one id on both sides. The *send node* stands where tensors were given away: gradients
-for it come from outside, and run on to the nodes of those tensors. The *recv node* stands where
-they arrived: its cotangent leaves this worker. Where several arrived, each is an output of it.
+A message has one id on both sides. The *send node* is at the sender: it receives gradients from
+outside and passes them on to the nodes of the sent tensors. The *recv node* is at the receiver: its
+cotangent leaves that worker. Where several tensors arrived, each is an output of the recv node.
 
-What was computed and then sent outside of every context has no message. Its history stayed where
-it was, and a *cut node* stands for that: to differentiate through it is an error.
+A computed tensor that was sent outside of every context has no message. Its history stayed at the
+sender, and the received tensor has a *cut node*: differentiating through it is an error.
 
 Pure data: nothing here sends anything.
 """
@@ -21,20 +21,20 @@ from telegrad.tensors.recording.hooked import BoundaryStruct, HookedStruct
 from telegrad.tensors.recording.op_node import OutputNode
 
 Path = tuple[int, ...]
-"""Where in the program a message was made: the ordinals of the calls that led there."""
+"""The place in the program where a message was made: the ordinals of the calls that led there."""
 
 
 class SendNode(HookedStruct, eq=False):
-    """Tensors that were given away in one message."""
+    """The tensors that one message carried away."""
 
     edges: tuple[Node, ...]
     key: int
     message_id: int
     path: Path
     peer: str
-    """The worker that got them."""
+    """The worker that received them."""
     devices: tuple[str | None, ...] | None = None
-    """Where each is, if any of them is not on the CPU: there its gradient has to be."""
+    """The device of each tensor, and so of its gradient, unless all are on the CPU."""
 
     freed: ClassVar[bool] = False
 
@@ -56,22 +56,22 @@ def _beside(part: Any, device: str | None) -> Any:
 
 
 class RecvNode(BoundaryStruct, eq=False):
-    """Tensors that arrived in one message; `context` is the Context that recorded them."""
+    """The tensors that arrived in one message; `context` is the Context that recorded them."""
 
     key: int
     message_id: int
     path: Path
     peer: str
-    """The worker that gave them away."""
+    """The worker that sent them."""
     size: int
-    """How many tensors arrived."""
+    """The number of tensors."""
     context: Any
 
     @classmethod
     def join(
         cls, tensors: Sequence[Tensor], message_id: int, path: Path, peer: str, context: Any
     ) -> "RecvNode":
-        """Return a node whose outputs these tensors become, which arrived and nobody has seen."""
+        """Return a new node with these tensors, just received and unused, as its outputs."""
         size = len(tensors)
         node = cls(next_key(), message_id, path, peer, size, context)
         if size == 1:
@@ -82,7 +82,7 @@ class RecvNode(BoundaryStruct, eq=False):
         return node
 
     def parts_of(self, cotangent: Cotangent | None) -> Sequence[Cotangent | None]:
-        """Return what goes back for each tensor that arrived."""
+        """Return the gradient to send back for each tensor."""
         if cotangent is None:
             return (None,) * self.size
         return (cotangent,) if self.size == 1 else tuple(cotangent)
@@ -91,11 +91,11 @@ class RecvNode(BoundaryStruct, eq=False):
         return "RecvRpcBackward"
 
     def take_over(self, *pass_: Any) -> None:
-        """Run a pass that began as one of this process alone; see ``Context.take_over``."""
+        """Take over a pass that began in this process alone; see ``Context.take_over``."""
         self.context.take_over(*pass_)
 
     def stray(self, context_id: int) -> ContextError:
-        """Return the error of a pass of another context that reaches it."""
+        """Return the error for a pass of another context that reaches this node."""
         return ContextError(
             f"expected tensors recorded in context {context_id}, got one that arrived in context "
             f"{self.context.id}; use one context for the whole of a forward pass, and detach() "
@@ -114,11 +114,11 @@ class CutNode(BoundaryStruct, eq=False):
         return "UnrecordedRpcBackward"
 
     def take_over(self, *pass_: Any) -> None:
-        """Refuse a pass of this process alone that reached it."""
+        """Refuse a pass within this process that reached this node."""
         raise self.stray(0)
 
     def stray(self, context_id: int) -> ContextError:
-        """Return the error of any pass that reaches it."""
+        """Return the error for any pass that reaches this node."""
         return ContextError(
             "expected values that were recorded, but the backward pass reached a tensor that came "
             "from another worker outside of any context, without its history: gradients would be "

@@ -1,8 +1,7 @@
-"""The second run of a checkpoint: its calls are recorded in a context of their own, gone with it.
+"""Give a checkpoint's second run a context of its own, which ends with it.
 
-Its values are all that is wanted. Recorded in the context of the pass, its messages would be ones
-that nobody uses, and they would hold its graph, here and on the workers it called, until that
-context ends.
+Only the values of the second run are needed. In the context of the pass, its messages would never
+be used, and would keep its graph alive, here and on the workers it called, until that context ends.
 """
 
 from collections.abc import Iterator

@@ -1,15 +1,14 @@
-"""The recorder of calls: an interceptor that gives messages with gradients an id on both sides.
+"""The recorder of calls: an interceptor that makes the send and recv nodes of messages.
 
 Inside a context, a call's extra is ``[context id, message id, slots, path, levels, passes]`` and a
-result's ``[message id, slots, path]``. `slots` lists which of the message's tensors (tangents
-counted after their primals) require grad: such a message has a send node where it left and a recv
-node where it arrived. Message id 0 means that none did: the context still follows the call, since
-its result may require grad. `levels` are the caller's open dual levels, which have shadows in the
-handler; `passes` those that a hook or a rule makes the call for.
+result's ``[message id, slots, path]``. `slots` lists the message's tensors that require grad
+(tangents are counted after their primals): such a message has a send node at the sender and a recv
+node at the receiver. Message id 0 means that no tensor requires grad; the context still follows the
+call, since its result may. `levels` are the caller's open dual levels, which have shadows in the
+handler; `passes` are those whose hook or rule makes the call.
 
-Context id 0 stands for no context, -1 for ``no_grad``: nothing is recorded, and what
-comes back is constant. An extra of None, the usual one outside of contexts and levels, costs a
-byte.
+Context id 0 means no context. Context id -1 means ``no_grad``: nothing is recorded, and results are
+constants. The extra None, usual outside of contexts and levels, takes one byte.
 """
 
 import sys
@@ -80,8 +79,8 @@ class Recorder:
         enclosing = ENCLOSING_PASSES.get()
         is_recording = MODE.get().recording
         if not frameworks.known:
-            # A framework that the program has imported is loaded before a value of it is met: its
-            # modes, such as no_grad, hold for this call, and not for what is served during it.
+            # Load a framework that the program has imported before its first value is met: its
+            # modes, such as no_grad, hold for this call, but not for handlers served meanwhile.
             kinds.load_imported()
         if is_recording and frameworks.known:
             is_recording = frameworks.is_recording(values)
@@ -90,8 +89,8 @@ class Recorder:
             context = point.context
             path = point.step()
             context.meet(to)
-            # Asked after `meet`: a later release notifies `to` as well. A handler that outlives its
-            # context must not bring it back elsewhere.
+            # Checked after `meet`, so that a later release notifies `to`, too. A handler that
+            # outlives its context must not open it again on another worker.
             if not context.released:
                 message_id, slots = self._give(context, to.name, values, path)
                 return [context.id, message_id, slots, path, shared, enclosing]
@@ -116,8 +115,8 @@ class Recorder:
             if context_id == NO_GRAD:
                 _make_constant(values)
             elif extra is not None:
-                # If it is released by now, the values get a history that raises when a pass meets
-                # it: as constants they would silently lack a gradient.
+                # If the context has been released, the values get a history that raises in a pass:
+                # as constants they would silently lack a gradient.
                 context = self._contexts.find(context_id) or self._contexts.ended(context_id)
                 message_id, slots, path = extra
                 self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
@@ -134,8 +133,8 @@ class Recorder:
         if call_extra is not None and call_extra[1]:
             context = self._contexts.find(call_extra[0])
             if context is not None:
-                # Nobody has its result, so no gradient is expected for it. If its handler kept what
-                # came, and a pass gets there, the pass fails with what `failed` says.
+                # The caller has no result, so no gradient will come. If the handler kept a value
+                # and a pass reaches it, the pass fails with the error in `failed`.
                 context.failed[call_extra[1]] = type(error).__name__
                 context.sends.pop(call_extra[1], None)
 
@@ -148,8 +147,8 @@ class Recorder:
             self._arrive(frm, extra, values)
             request = current_request.get()
             if request is not None and request.endpoint is not None and request.endpoint.closed:
-                # The caller was lost before what the call opened here was known: that loss closes
-                # none of it. So those who opened the levels and the context are asked.
+                # The caller was lost before the call's levels and context were known here, so that
+                # loss does not close them. Ask the workers that opened them instead.
                 self._levels.verify()
                 if extra is not None and extra[0] not in (NO_CONTEXT, NO_GRAD):
                     self._leases.verify(extra[0])
@@ -164,7 +163,7 @@ class Recorder:
         The handler runs in contextvars of its own, so nothing has to be reset.
         """
         if frameworks.known:
-            # On the handler's own thread, so in the order of what it enqueues there.
+            # On the handler's thread, so that work it enqueues on a device comes after.
             frameworks.arrive(values, self._worker, frm.name)
         if extra is None:
             self._arrive_duals(values)
@@ -179,8 +178,8 @@ class Recorder:
         if context_id in (NO_CONTEXT, NO_GRAD):
             return
         if maker_of(context_id) == self._worker.id:
-            # A context of this worker is never made here: it is live, released, or of an earlier
-            # incarnation, and nobody would release it again.
+            # A context of this worker exists, was released, or belongs to an earlier incarnation.
+            # It is never made anew here, since nobody would release it.
             context = self._contexts.get(context_id)
             context.meet(frm)
         else:
@@ -207,7 +206,7 @@ class Recorder:
     # References.
 
     def backward_from(self, reference: RRef, context_id: int, retain_graph: bool) -> None:
-        """Run a pass from the value of a reference, on its owner; see ``RRef.backward``."""
+        """Run a pass from an RRef's value, on its owner; see ``RRef.backward``."""
         args = (reference, context_id, retain_graph)
         said = f"backward of {reference!r}"
         self._worker.outgoing.call(
@@ -217,7 +216,7 @@ class Recorder:
     # Gradients of a recorded pass are messages too.
 
     def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
-        """Record Tensors that leave outside of a call; return what the other side needs."""
+        """Record Tensors that are sent outside of a call; return the facts for the receiver."""
         edges, slots, _, devices = _recorded(values)
         if not slots:
             return None
@@ -227,7 +226,7 @@ class Recorder:
     def take(
         self, context: Context, extra: Any, values: list[Any], duals: dict[int, CarriedDual]
     ) -> None:
-        """Join Tensors that arrived so to their message; `duals` carried some, by their index."""
+        """Make received Tensors the outputs of their recv node; `duals` has the dual ones."""
         message_id, slots, path, frm = extra
         self._take(context, frm, message_id, values, slots, tuple(path), duals)
 
@@ -236,8 +235,8 @@ class Recorder:
     def _give(
         self, context: Context, to: str, values: list[Any], path: Path
     ) -> tuple[int, list[int]]:
-        """Record what leaves; replace the values by what is sent."""
-        # Before anything is recorded: what can't be sent leaves no message behind.
+        """Record the values of a message; replace them, in place, by the values to send."""
+        # First, so that a value which can't be sent raises before anything is recorded.
         given = values
         if frameworks.known:
             given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
@@ -250,13 +249,13 @@ class Recorder:
         return message_id, slots
 
     def _replace(self, to: str, values: list[Any], replaced: dict[int, Tensor | None]) -> None:
-        """Put what is sent in the place of Parameters (None) and of dual tensors, as counted."""
+        """Replace, in place, Parameters (None) and dual tensors by the values to send."""
         duals: dict[int, CarriedDual] = {}
         for i, dual in replaced.items():
             if not isinstance(values[i], Tensor):
                 continue
             if dual is None:
-                # Where it arrives it is an output of the recv node, and no Parameter.
+                # At the receiver it is an output of the recv node, not a Parameter.
                 values[i] = wrap(values[i].array)
             else:
                 values[i] = duals[i] = CarriedDual.of(dual, self._levels, to)
@@ -271,8 +270,8 @@ class Recorder:
             tuple(edges), next_key(), message_id, path, to, devices
         )
         if context.released:
-            # Of a handler that outlives its context: see `Contexts.drop`. It still counts as sent,
-            # so a pass that comes for it ends in an error, not in a gradient that lacks it.
+            # A handler has outlived its context: see `Contexts.drop`. The message keeps its id, so
+            # a pass that comes for it raises, and no gradient lacks this part.
             context.sends.clear()
         return message_id
 
@@ -299,7 +298,7 @@ class Recorder:
         recorded = flat if len(flat) == len(slots) else [flat[i] for i in slots]
         context.recvs[message_id] = RecvNode.join(recorded, message_id, path, frm, context)
         if context.released:
-            # See `Contexts.drop`: nobody else would take it out again.
+            # See `Contexts.drop`: nobody would remove it again.
             context.recvs.clear()
         if owners:
             frameworks.join(values, came, owners)
@@ -314,9 +313,9 @@ class Recorder:
             refuse_map(to, values)
 
     def _arrive_duals(self, values: list[Any]) -> dict[int, CarriedDual]:
-        """Replace what carried dual tensors by these; return the former, by their index.
+        """Replace each CarriedDual by its dual tensor; return the CarriedDuals by index.
 
-        A level may close while a message is under way: what was counted where it left still counts.
+        A level may close while a message is under way; slots still count the tangents as sent.
         """
         found: dict[int, CarriedDual] = {}
         for i, value in enumerate(values):
@@ -329,12 +328,12 @@ class Recorder:
 def _recorded(
     values: list[Any],
 ) -> tuple[list[Any], list[int], dict[int, Tensor | None], tuple[str | None, ...] | None]:
-    """Return the histories and slots of a message's tensors that require grad.
+    """Return the edges and slots of a message's tensors that require grad, and two more results.
 
-    Then those in whose place something else is sent, by index: Parameters that require grad (None),
-    and of dual ones a snapshot, since another thread may close a level at any time and they are
-    sent as they were counted. Last the devices where those that have edges are, if any is not on
-    the CPU.
+    The third has the values to be replaced, by index: None for Parameters that require grad, and a
+    snapshot for each dual tensor, which must be sent as it was counted although another thread may
+    close a level at any time. The fourth has the devices of the tensors with edges, if any is not
+    on the CPU.
     """
     edges: list[Any] = []
     slots: list[int] = []

@@ -1,15 +1,15 @@
-"""How a Tensor is sent: its raw array, and whether it requires grad; with tangents, theirs too.
+"""How a Tensor is sent: its raw array, whether it requires grad, and its tangents.
 
-What a context adds to that (messages, nodes) is in ``recorder.py``. Without one, a leaf arrives as
-a new leaf, so that parameters can be fetched and sent; what was computed arrives cut off from its
-history, and to differentiate through it is an error (``message_nodes.CutNode``).
+``recorder.py`` adds messages and their nodes in a context. Without a context, a leaf arrives as a
+new leaf, so that parameters can be fetched and sent; a computed tensor arrives without its history,
+and differentiating through it is an error (``message_nodes.CutNode``).
 
-A dual tensor is sent as a ``CarriedDual``: primal and tangents as Tensors, and a tree that says
-which level each tangent belongs to. Only a worker can name levels, so it is made and undone by the
-worker's recorder, not by the serialiser.
+A dual tensor is sent as a ``CarriedDual``: primal and tangents as Tensors, and a tree that gives
+the level of each tangent. Only a worker can name levels, so the worker's recorder makes and undoes
+it, not the serialiser.
 
-What is on a device goes through the host's memory, pinned, and arrives on the device of the same
-name; where PyTorch is there, it goes as PyTorch's tensors do (``interop/torch/devices``).
+A tensor on a device goes through pinned host memory and arrives on the device of the same name; if
+PyTorch is loaded, it is sent as PyTorch's tensors are (``interop/torch/devices``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,32 +32,32 @@ from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.forward.levels import Tangents
 
 R = TypeVar("R")
-# The history of a tensor where it left.
+# The history of a tensor at the sender.
 _CONSTANT: Final = 0
 _LEAF: Final = 1
 _COMPUTED: Final = 2
 
 
 class CarriedDual:
-    """A dual tensor between two workers."""
+    """A dual tensor on its way between two workers."""
 
     __slots__ = ("came", "facts", "history", "parts")
 
     def __init__(self, parts: list[Any], facts: list[Any], history: int = _CONSTANT) -> None:
         self.parts = parts
-        """Primal and tangents: Tensors of their own, or what carries them to a device."""
+        """Primal and tangents: Tensors, or the objects that carry them to a device."""
         self.facts = facts
         self.history = history
 
     @classmethod
     def of(cls, tensor: Tensor, levels: LevelRegistry, to: str) -> "CarriedDual":
-        """Return the form in which a dual tensor, a ``snapshot`` of one, leaves for `to`."""
+        """Return the form in which a ``snapshot`` of a dual tensor is sent to `to`."""
         arrays = [tensor.array]
         facts = levels.facts_of(tensor.tangents, to, arrays)
         return cls([wrap(array) for array in arrays], facts, history_code(tensor))
 
     def arrive(self, levels: LevelRegistry) -> Tensor:
-        """Return the dual tensor, its tangents at this worker's levels."""
+        """Return the dual tensor with its tangents at this worker's levels."""
         self.came: list[Tensor] = []
         if not all(isinstance(part, Tensor) for part in self.parts):
             raise ProtocolViolation("expected the parts of a dual tensor, got other values")
@@ -67,12 +67,12 @@ class CarriedDual:
         return tensor
 
     def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
-        """Return what was flattened where it left, tangents whose level has closed included."""
+        """Return the tensors as flattened by the sender, also tangents of levels closed since."""
         return self.came
 
 
 def through(values: list[Any], replace: Callable[[list[Any]], R]) -> R:
-    """Have a function replace values, and the parts of those that carry dual ones."""
+    """Call a function that replaces values, on these and the parts of each CarriedDual."""
     carried = [value for value in values if isinstance(value, CarriedDual)]
     if not carried:
         return replace(values)
@@ -91,13 +91,13 @@ def rebuilt(
     levels: LevelRegistry,
     came: list[Tensor] | None = None,
 ) -> Tensor:
-    """Return a tensor from the arrays that are next, with tangents as `facts` says.
+    """Return a tensor made from the next arrays, with the tangents that `facts` describes.
 
     Arguments:
-        rest: The arrays that came and were not used yet.
-        facts: Which tangents there are, as ``LevelRegistry.facts_of`` describes them.
+        rest: The received arrays not used yet.
+        facts: The tangents, as ``LevelRegistry.facts_of`` describes them.
         levels: This worker's levels.
-        came: Takes all that came, in the order of ``flatten`` where it left.
+        came: Takes all received tensors, in the sender's order of ``flatten``.
     """
     made = wrap(next(rest))
     if came is not None:
@@ -111,7 +111,7 @@ def rebuilt(
 
 
 def flatten(tensor: Tensor) -> Sequence[Tensor]:
-    """Return a tensor and its tangents, theirs included, in an order that both sides share."""
+    """Return a tensor and its tangents, nested ones included, in an order both sides share."""
     if not tensor.tangents:
         return (tensor,)
     flat = [tensor]
@@ -121,7 +121,7 @@ def flatten(tensor: Tensor) -> Sequence[Tensor]:
 
 
 def snapshot(tensor: Tensor) -> Tensor:
-    """Return a copy of a dual tensor that keeps its tangents when levels close; for reading."""
+    """Return a read-only copy of a dual tensor that keeps its tangents when levels close."""
     copy = wrap(tensor.array, tensor if tensor.node is LEAF else tensor.node)
     # In one step: another thread may close a level at any time.
     tangents = dict(tensor.tangents or {})
@@ -130,7 +130,7 @@ def snapshot(tensor: Tensor) -> Tensor:
 
 
 def register() -> None:
-    """Make Tensors known to the serialiser; doing it again changes nothing."""
+    """Register Tensors with the serialiser; calling it again changes nothing."""
     check = _in_host_memory
     kinds.register(Tensor, _to_parts, _from_parts, tag="telegrad.Tensor", check=check)
     kinds.register(
@@ -149,7 +149,7 @@ def _to_parts(tensor: Tensor) -> tuple[list[Any], Any]:
 
 
 def refuse_map(to: str, values: list[Any]) -> None:
-    """Raise if a map is to say where any of these arrives: here they go to the same name."""
+    """Raise if any value needs a device map, which telegrad alone can't follow."""
     through(values, partial(_refuse_map, to))
 
 
@@ -165,7 +165,7 @@ def _refuse_map(to: str, values: list[Any]) -> None:
 
 
 def _placed_here(array: Any, device: str) -> Any:
-    """Return what came on the device that its sender named."""
+    """Return a received array on the device that its sender named."""
     try:
         return placed(array, device)
     except DeviceError as error:
@@ -179,13 +179,13 @@ def _placed_here(array: Any, device: str) -> Any:
 
 
 def history_code(tensor: Tensor) -> int:
-    """Return what stands for the history of a tensor that leaves."""
+    """Return the code for the history of a tensor to be sent."""
     node = tensor.node
     return _CONSTANT if node is None else _LEAF if node is LEAF else _COMPUTED
 
 
 def _node_of(history: int) -> Any:
-    """Return the node of a tensor that arrives; a message of a context replaces it by its own."""
+    """Return the node of a received tensor; in a context, the recv node replaces it."""
     if history == _CONSTANT:
         return None
     return LEAF if history == _LEAF else CutNode(next_key())
@@ -216,7 +216,7 @@ def _parameter_from_parts(parts: list[Any], facts: Any) -> Parameter:
 
 
 def arrived(array: Any, history: int, is_parameter: bool = False) -> Tensor:
-    """Return a Tensor that came; a Parameter stays one, as a leaf, so that modules keep theirs."""
+    """Return a received Tensor; a Parameter stays one, as a leaf, so that modules keep theirs."""
     if is_parameter:
         return rebuild_parameter(array, history != _CONSTANT)
     return wrap(array, _node_of(history))

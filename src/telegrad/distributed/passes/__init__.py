@@ -1,1 +1,1 @@
-"""A backward pass over workers: local passes, their coordinator, commit or abort at the end."""
+"""A backward pass over workers: local passes, their coordinator, and the commit or abort."""

@@ -1,7 +1,7 @@
-"""Gradients that ``grad`` asks for: of inputs of this worker, and of others' by reference.
+"""The gradients that ``grad`` returns: of inputs on this worker, and on others through RRefs.
 
-A pass captures them where each input lives, and keeps them in its local pass there; before it is
-committed the worker that started it collects them, or references to them.
+The local pass on each input's worker captures and keeps the input's gradient. Before the commit,
+the worker that started the pass collects the gradients, or RRefs to them.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from telegrad.tensors.recording.modes import Recording
 
 
 def targets_of(inputs: list[Any]) -> tuple[dict[Any, int], list[tuple[int, int]]]:
-    """Return the nodes of the inputs here, numbered, and (owner, reference) of the others."""
+    """Return the numbered nodes of the inputs here, and (owner, reference) of each remote one."""
     targets: dict[Any, int] = {}
     remote: list[tuple[int, int]] = []
     for i, x in enumerate(inputs):
@@ -45,13 +45,13 @@ def collect(
     targets: dict[Any, int],
     how: tuple[bool, bool, bool],
 ) -> list[Any]:
-    """Return what a pass captured for each input; `how` is for ``_captured_here``."""
-    # After the calls that hooks of the pass made: see `LocalPass`.
+    """Return the gradient captured for each input; `how` is for ``_captured_here``."""
+    # This point comes after the calls that hooks of the pass made: see `LocalPass`.
     token = CURRENT.set(
         ProgramPoint(context, (BACKWARD_PHASE, *local_pass.plan.path, BACKWARD_PHASE + 2))
     )
-    # In whatever mode the caller is, the owners learn the context, and a recorded gradient comes
-    # with its history.
+    # Recorded whatever the caller's mode is, so that owners learn the context, and a recorded
+    # gradient arrives with its history.
     scope: AbstractContextManager[Any] = Recording(True)
     asked: list[Any] = []
     try:
@@ -69,13 +69,13 @@ def collect(
 
 
 def make_known(references: Sequence[RRef]) -> None:
-    """Wait until the owners have the values, where they may not have been asked for them yet.
+    """Wait until owners have made the values whose ``remote`` calls may still be under way.
 
-    A pass names references by number, and may come to the owner by another way than ``remote`` did.
+    A pass names references by number, and may reach an owner before the ``remote`` call does.
     """
     worker = current_worker()
     early = [x for x in references if x._fork is not None and worker.references.is_early(x._fork)]
-    # Not recorded: whether this call is made depends on timing, and paths must not.
+    # Not recorded: whether this call is made depends on timing, and paths must not depend on it.
     token = CURRENT.set(None)
     try:
         for call in [worker.rpc_async(x.owner(), _wait_for, (x,)) for x in early]:
@@ -86,7 +86,7 @@ def make_known(references: Sequence[RRef]) -> None:
 
 @expose
 def _wait_for(reference: RRef) -> None:
-    """Answer when the value is there: a reference that is sent makes itself known."""
+    """Answer when the value has been made; sending the RRef makes the owner know it."""
     reference.local_value()
 
 
@@ -99,12 +99,12 @@ def _captured_here(
     materialize: bool,
     create_graph: bool,
 ) -> Any:
-    """Return the gradient that a local pass captured for a reference, or None or zeros."""
+    """Return the gradient that the local pass captured for a reference, or None or zeros."""
     local_pass = autograd_of(current_worker()).contexts.get(context_id).passes.get(pass_id)
     gradient = None if local_pass is None else local_pass.captured_for(reference)
     if gradient is None:
-        # Zeros are made where the value is: to fetch it would be one more message of the context.
-        # It is checked here as well, since the pass may never have come to this worker.
+        # Zeros are made here, at the value: fetching it would add a message to the context. The
+        # value is also checked here, since the pass may never have come to this worker.
         value = current_worker().references.value(reference).wait()
         frameworks.node_of_referent(value)
         gradient = zeros_for(value, create_graph) if materialize else None
@@ -112,7 +112,7 @@ def _captured_here(
 
 
 def zeros_for(x: Any, create_graph: bool) -> Any:
-    """Return the gradient of an input that nothing depends on."""
+    """Return the gradient of an input that no root depends on."""
     owner = None if isinstance(x, Tensor) else frameworks.framework_of(x)
     zeros = (late_bound.namespace if owner is None else owner.namespace).zeros_like(x)
     return zeros.requires_grad_() if create_graph else zeros

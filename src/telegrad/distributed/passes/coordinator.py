@@ -1,18 +1,18 @@
-"""The coordinator of passes on one worker: starts them, asks other workers, answers theirs.
+"""The coordinator of passes on one worker: starts passes, and makes and answers requests.
 
-A pass that is started here runs from its roots to its end everywhere. Every request to another
-worker (gradients for some messages, or for none: "resume"; a search for live sends) is answered
-when all that it set off, there and further on, has ended: this is the termination detection of
-Dijkstra and Scholten, whose tree is that of the open requests. So when the root has its answers,
-the whole system is at rest.
+A pass started here runs from its roots to its end on all workers. A request to another worker (with
+gradients for some messages, or for none: "resume"; or a search for live sends) is answered when all
+work that it caused, there and on further workers, has ended. This is Dijkstra and Scholten's
+termination detection; its tree consists of the open requests. So when the root has its answers, the
+whole system is at rest.
 
 Gradients for one worker that are ready at about the same time are sent together. Gradients for the
-asker ride on the answer, unless something else is still under way or the rest takes its time:
-stages of a pipeline work side by side only if each hands on what it has.
+asker are sent with the answer, unless other work is still under way or takes long: stages of a
+pipeline work in parallel only if each sends its gradients as soon as it can.
 
-A request's thread makes its own requests, then waits for their answers one by one and runs what
-they bring; the first failure that is known ends it, though others are still at work. Waiting goes
-through futures, so threads grow on demand and virtual time can pass.
+A request's thread makes its own requests, then waits for their answers one by one and runs the
+gradients in them; the first failure ends it, though others are still at work. Waiting uses futures,
+so threads grow on demand and virtual time can pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,18 +51,18 @@ from telegrad.tensors.recording.modes import MODE, QUIET, recording
 
 MODES = ("smart", "fast")
 PASS_NAME = "telegrad::distributed::autograd::backward"
-"""What a profile calls a pass; its span has the context's id as well."""
+"""The name of a pass in profiles; its span has the context's id as well."""
 _DEEPEST: Final = 200
-"""How many passes may run one for the other. In one process Python's stack ends sooner; over
-workers each may have one of its own, and there would be no end but a call's timeout."""
+"""How deep passes may be nested by hooks and rules. In one process Python's stack ends sooner; over
+workers, each with its own stack, only a call's timeout would end them."""
 GRADIENTS: Final = "autograd.gradients"
-# Seconds that gradients for the asker wait for the rest, to ride on the answer. Riding saves a
-# message and, at the asker, a thread; it is worth more than a place in the next frame.
+# Seconds that gradients for the asker wait to be sent with the answer. That saves a message and, at
+# the asker, a thread, which is worth more than arriving sooner.
 _RIDE_WITHIN: Final = 0.001
 
 
 class PassCoordinator:
-    """One worker's end of every pass: at the root, and where a pass comes by."""
+    """One worker's part in every pass: as the root, or as a worker that the pass reaches."""
 
     def __init__(
         self, worker: Worker, contexts: Contexts, commit: PassCommit, codec: GradientCodec
@@ -96,19 +96,19 @@ class PassCoordinator:
         Arguments:
             context: The context that recorded the program.
             roots: The cotangent of each root, by its node.
-            retain_graph: Whether another pass may follow; None for as `create_graph`.
+            retain_graph: Whether another pass may follow; None for the value of `create_graph`.
             create_graph: Whether the gradients are recorded, to be differentiated again.
-            targets: The nodes of this worker whose gradients are wanted, with the name that each is
-                captured under; None for all leaves, in the context.
-            remote_targets: (owner, reference) of those that live elsewhere.
-            captures: Whether gradients are asked for, not accumulated.
-            mode: "smart", or "fast" for an error where a call's result was not used.
+            targets: The nodes of this worker whose gradients are wanted, each with the name that it
+                is captured under; None to accumulate those of all leaves in the context.
+            remote_targets: (owner, reference) of each wanted input on another worker.
+            captures: Whether gradients are returned, not accumulated.
+            mode: "smart", or "fast" to raise an error if a call's result was not used.
             finish: Called with the root's local pass, at rest, before the commit.
 
         Raises:
-            UsageError: For another mode.
-            RecursionError: If too many passes were started one for the other.
-            Exception: What failed on any worker; the pass is aborted then.
+            UsageError: If `mode` is something else.
+            RecursionError: If passes are nested too deep.
+            Exception: Any failure on any worker, after the pass was aborted.
         """
         if mode not in MODES:
             raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
@@ -140,13 +140,13 @@ class PassCoordinator:
     def _next_path(self, context: Context) -> Path:
         """Return the path of a pass that starts now.
 
-        No other pass has it, since a point of the program gives each ordinal once. No other path
-        begins with it, since a pass is no call, and nothing is numbered below it.
+        It is unique, since a point of the program yields each ordinal once. No other path begins
+        with it, since a pass, unlike a call, has no program of its own to number.
         """
         point = CURRENT.get()
         if point is not None and point.context is context:
             return point.step()
-        # A thread that was given the id alone: it has no defined order among the others.
+        # A thread that has only the context's id: it has no defined order among the others.
         with context.lock:
             context.pass_count += 1
             return (BACKWARD_PHASE - 1, self._worker.id, context.pass_count)
@@ -160,11 +160,11 @@ class PassCoordinator:
         recorded: bool,
         targets: dict[Any, Any] | None,
     ) -> None:
-        """Run a pass that began as one of this process alone and met a value of this context.
+        """Run a pass that began in this process alone and reached a value of this context.
 
         The context receives the gradients as always, and `deliver` those of this worker's leaves.
-        `targets` names the tensor of each node for ``backward``, and None for ``grad``, whose
-        gradients nobody keeps.
+        `targets` maps each node to its tensor for ``backward``, and to None for ``grad``, whose
+        gradients are not accumulated.
         """
         here: dict[Tensor, Tensor] = {}
 
@@ -209,7 +209,7 @@ class PassCoordinator:
         mode: str,
         finish: Callable[[LocalPass], None] | None,
     ) -> None:
-        """Run a pass to its end everywhere; `finish` is called before it is committed."""
+        """Run a pass to its end on all workers; call `finish` before the commit."""
         local_pass = self._new_local_pass(context, plan)
         if targets:
             local_pass.targets.update(targets)
@@ -238,16 +238,16 @@ class PassCoordinator:
             ENCLOSING_PASSES.reset(enclosing)
 
     def _correct(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
-        """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""
+        """Step 6: find the live sends on all workers; only then continue from the waiting nodes."""
         self._search.run(local_pass, waiting, report)
         own = self._worker.name
-        # No gradient comes, but waiting workers forget what will never come, and go on.
+        # These carry no gradients, but make workers drop the dead sends and go on.
         requests = [self._send(local_pass, x, [], False) for x in waiting if x != own]
         self._run_to_rest(local_pass, local_pass.receive(()), report, requests)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
-    # What was set off, to its end.
+    # Running a pass until no request is open.
 
     def _run_to_rest(
         self,
@@ -258,18 +258,18 @@ class PassCoordinator:
         asker: str | None = None,
         began: float = 0.0,
     ) -> list[Departure]:
-        """Send what leaves, run what comes back, until no request is open.
+        """Send departures and run the gradients in answers, until no request is open.
 
-        `ran` is what the local pass gave when it was started or fed, `requests` are open already.
-        Return the gradients that may ride on the answer to `asker`, whose request `began` then.
+        `ran` is the local pass's result when it was started or fed; `requests` are already open.
+        Return the gradients to send with the answer to `asker`, whose request began at `began`.
         """
         own = self._worker.name
         leaving, change = ran
         report.change(own, change)
         riding: list[Departure] = []
         while True:
-            # Read once, since another thread may change it at any time. With `waits`, below, this
-            # thread promises to read the answer itself, so it must not run on before that.
+            # Read once, since another thread may change it at any time. With `waits` (below), this
+            # thread promises to read the answer at once, so it must not run more of the pass first.
             is_paused = local_pass.is_paused
             if asker is not None:
                 if asker in leaving:
@@ -279,14 +279,14 @@ class PassCoordinator:
                     or requests
                     or (is_paused and self._worker.host.now() - began >= _RIDE_WITHIN)
                 ):
-                    # Something else is under way, or takes long: don't let the asker wait for it.
+                    # Other work is under way or takes long: the asker should not wait for it.
                     leaving[asker], riding = riding, []
             if leaving:
                 waits = len(leaving) == 1 and not requests and not is_paused
                 for to, group in leaving.items():
                     requests.append(self._send(local_pass, to, group, waits))
             if is_paused and not any(each.answer._done for each in requests):
-                # An answer that has come goes first: it may be a failure, or work for others.
+                # No answer to handle first: one might be a failure, or work for other workers.
                 leaving, change = local_pass.go_on()
                 report.change(own, change)
                 continue
@@ -319,10 +319,10 @@ class PassCoordinator:
         local_pass.note_asked(pass_request.answer)
         return pass_request
 
-    # What others ask.
+    # Requests of other workers.
 
     def _find_local_pass(self, raw_plan: Any) -> LocalPass:
-        """Return this worker's local pass, made on first contact."""
+        """Return this worker's local pass; make it on first contact."""
         plan = as_plan(raw_plan)
         pass_id = plan.pass_id
         ENCLOSING_PASSES.set((*plan.enclosing, pass_id))
@@ -331,7 +331,7 @@ class PassCoordinator:
         if local_pass is None:
             local_pass = self._new_local_pass(context, plan)
             if plan.targets:
-                # Without the lock: this may wait for a value that is still under way.
+                # Without the lock: this may wait for a value that is still being made.
                 self._find_targets(local_pass, plan.targets)
         with context.lock:
             if context.released:
@@ -339,7 +339,7 @@ class PassCoordinator:
             if pass_id in context.outcomes:
                 raise PassAborted(f"pass {pass_id} of context {context.id} has ended already")
             first: LocalPass = context.passes.setdefault(pass_id, local_pass)
-        # For good, as above: the handler of a request has contextvars of its own.
+        # Not reset, as above: each request's handler has its own contextvars.
         CURRENT.set(first.point)
         if not plan.recorded:
             MODE.set(QUIET)

@@ -1,7 +1,7 @@
-"""A lock that is waited for as everything else is: through a future.
+"""A lock whose waiters wait for a future.
 
-The thread that has it may run hooks of users, which may call other workers. One that waited at a
-bare lock would keep its connection from being read, and virtual time from passing.
+The holder may run users' hooks, which may call other workers. A thread that waited on a plain lock
+would keep its connection from being read, and virtual time from passing.
 """
 
 import threading
@@ -14,10 +14,7 @@ from telegrad.rpc.calls.future import Future
 
 
 class FutureLock(msgspec.Struct, eq=False):
-    """Held by one thread at a time; those who wait get it in the order in which they came.
-
-    Used in a ``with`` statement.
-    """
+    """A lock, used in a ``with`` statement, that waiting threads get in the order they came."""
 
     _inner: threading.Lock = msgspec.field(default_factory=threading.Lock)
     _waiting: deque[Future[None]] = msgspec.field(default_factory=deque)
@@ -28,14 +25,14 @@ class FutureLock(msgspec.Struct, eq=False):
             return
         mine: Future[None] = Future()
         self._waiting.append(mine)
-        # The thread that had the lock may have left before it saw this one waiting.
+        # The holder may have released the lock before it saw this thread waiting.
         self._hand_over()
         if self._error is not None:
             mine._settle(None, self._error)
         try:
             mine.wait()
         except BaseException:
-            # It gives up (its worker shuts down): if it has got the lock, that goes to the next.
+            # This thread gives up (its worker shuts down): if it was given the lock, pass that on.
             with suppress(ValueError):
                 self._waiting.remove(mine)
             if not mine._settle(None, None) and mine._error is None:
@@ -43,12 +40,12 @@ class FutureLock(msgspec.Struct, eq=False):
             raise
 
     def end(self, error: BaseException) -> None:
-        """Give the error to all who wait, now or later.
+        """Raise the error in all threads that wait, now or later.
 
-        Ctrl-C may come between the two halves of a hand-over, and then nobody has the lock.
+        Needed since Ctrl-C may interrupt a hand-over between its halves: nobody has the lock then.
         """
         self._error = error
-        # One by one: others come and go, without Python's lock also while the queue is copied.
+        # One by one: other threads change the queue, in free-threaded Python also during a copy.
         with suppress(IndexError):
             while True:
                 first = self._waiting[0]
@@ -62,16 +59,16 @@ class FutureLock(msgspec.Struct, eq=False):
             self._hand_over()
 
     def _hand_over(self) -> None:
-        """Give the lock, if nobody has it, to the one that has waited longest."""
+        """Give the lock, if it is free, to the thread that has waited longest."""
         while self._waiting and self._inner.acquire(False):
             try:
                 following = self._waiting.popleft()
             except IndexError:
-                # The one that waited gave up, or got the error. Others may have found the lock
-                # taken: look again.
+                # The waiting thread gave up or got the error. Meanwhile others may have found the
+                # lock taken: look again.
                 self._inner.release()
                 continue
             if following._settle(None, None):
                 return
-            # `end` was first: that one gets the error.
+            # `end` came first: that thread gets the error.
             self._inner.release()

@@ -1,15 +1,15 @@
-"""The codec of gradients on the wire: what leaves for one worker, packed into one frame.
+"""The codec of gradients on the wire: the departures for one worker, packed into one frame.
 
-For each message there is an entry ``[message id, how many tensors it had, which of them have a
-gradient, their tangents, what the recorder adds, those of its arrays that another framework sent
-apart from the frame]``; the other arrays are sent beside the entries. Where all have one, and there
-is nothing but arrays, the entry ends after the second. In a recorded pass gradients are values with
-a history: they leave and arrive as messages of their own, so a further pass goes back over the same
-wires. Their path is ``BACKWARD_PHASE``, the path of the pass, the path of the message they answer.
+Each message has an entry ``[message id, number of its tensors, indices of those with a gradient,
+their tangents, the recorder's extra, arrays that another framework sent apart from the frame]``;
+the other arrays are sent beside the entries. If all tensors have gradients, and these are plain
+NumPy arrays, the entry ends after the second field. In a recorded pass gradients are values with a
+history: they are sent as messages of their own, so that a further pass goes back the same way.
+Their path is ``BACKWARD_PHASE``, the path of the pass, the path of the message they answer.
 
-A forward-mode level may close at any time, on one worker sooner than on another, and takes its
-tangents off everything. What counts is how a gradient was when it was packed: its tangents keep
-their places in the message, even if their level has closed when they arrive.
+A forward-mode level may close at any time, on one worker sooner than on another, and removes its
+tangents everywhere. A gradient's state when it was packed counts: its tangents keep their places in
+the message, even if their level has closed when they arrive.
 """
 
 from collections.abc import Iterator, Sequence
@@ -83,9 +83,9 @@ class GradientCodec:
     def _sent_apart(
         self, entries: list[list[Any]], firsts: list[int], arrays: list[Any], to: str
     ) -> list[Any]:
-        """Note in the entries what other frameworks send apart, all at once; return the rest.
+        """Have other frameworks send some arrays apart, such as a device's; return the others.
 
-        Those are tensors of a device, say. The arrays of an entry begin at its first.
+        The entries note what was sent apart. `firsts` has the index of each entry's first array.
         """
         places = [i for i, each in enumerate(arrays) if frameworks.is_carried(each)]
         sent = frameworks.pack([arrays[i] for i in places], self._worker, to) if places else ()
@@ -118,7 +118,7 @@ class GradientCodec:
                 raise TypeError(f"expected the id of a message, got {message_id!r:.100}")
             expected = local_pass.size_of(message_id)
             if expected is None:
-                # The local pass says why there is no such message; nothing comes after it.
+                # The local pass will raise the error for the missing message, so the rest is moot.
                 feeds.append((message_id, ()))
                 break
             if type(size) is not int or size != expected:
@@ -153,17 +153,17 @@ class GradientCodec:
         return feeds
 
     def _landed(self, entries: list[list[Any]], frm: str) -> Iterator[Any]:
-        """Return the arrays that other frameworks sent apart from the frame, all at once."""
+        """Return the arrays that other frameworks sent apart from the frame, in order."""
         longer = [entry[5] for entry in entries if len(entry) > 5 and entry[5]]
         outside = [facts for apart in longer for facts in apart.values()]
         return iter(frameworks.unpack(outside, self._worker, frm) if outside else ())
 
 
 def _next(frame: Iterator[Any], landed: Any, apart: Any, place: int) -> Any:
-    """Return the array of an entry at a place, the next of those that came apart or the frame's."""
+    """Return an entry's array at a place: the next one sent apart, or the next of the frame."""
     return next(landed if place in apart else frame)
 
 
 def _count(facts: list[Any]) -> int:
-    """Return how many tangents a description is of."""
+    """Return the number of tangents in a description, nested ones included."""
     return sum(1 + _count(inner or []) for _, inner in facts)

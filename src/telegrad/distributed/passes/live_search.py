@@ -1,9 +1,9 @@
-"""Step 6 of a pass, the search: which of the sends that wait for a gradient are live, everywhere.
+"""Step 6 of a pass, the search: find which waiting sends are live, on all workers.
 
-A call whose result was not used sends no gradient back, and what waits for one would wait for ever.
-So every worker with waiting nodes marks what those reach, and asks the other end of each boundary
-to do the same; a send that nobody reached is not used, and the pass goes on without it.
-``distributed/README.md`` has why that is exact.
+A call whose result was not used sends no gradient back, and nodes that wait for one would wait for
+ever. So every worker with waiting nodes marks all nodes that those reach, and asks the other end of
+each boundary to do the same. A send that the search does not reach was not used, and the pass goes
+on without it. ``distributed/README.md`` proves that this is exact.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ UNUSED: Final = "autograd.unused"
 
 
 class LiveSearch:
-    """One worker's end of the searches of all passes."""
+    """One worker's part in the searches of all passes."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class LiveSearch:
         worker.register_service(UNUSED, self._on_unused)
 
     def run(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
-        """Have every worker with waiting nodes mark what those reach."""
+        """Have every worker with waiting nodes mark the nodes that those reach."""
         own = self._worker.name
         body = [local_pass.plan, None]
         requests = [self._requests.ask(x, SEARCH, body) for x in waiting if x != own]
@@ -51,8 +51,8 @@ class LiveSearch:
     def unused_calls(
         self, local_pass: LocalPass, waiting: list[str], report: Report
     ) -> GradientError:
-        """Return the error of a pass in which some calls were not used, with their list."""
-        # After the search: a send that is live was used, and only waits for another one.
+        """Return the error for a pass in which some calls were not used, with a list of them."""
+        # After the search, since a live send was used: it only waits for an unused one.
         self.run(local_pass, waiting, report)
         plan, own = local_pass.plan, self._worker.name
         asked = {
@@ -81,10 +81,10 @@ class LiveSearch:
         asker: str | None,
         requests: list[PassRequest],
     ) -> list[int]:
-        """Mark what is live here, and ask the other end of each boundary to do the same.
+        """Mark the live nodes here, and ask the other end of each boundary to do the same.
 
-        Return the messages whose other end the asker has, where nothing else is under way: it
-        goes on there when it has its answer, as with gradients.
+        Return the messages whose other end the asker has, if nothing else is under way: the asker
+        continues there when it has the answer, as with gradients.
         """
         report.change(self._worker.name, 0)
         riding: list[int] = []

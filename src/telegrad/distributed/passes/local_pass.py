@@ -1,15 +1,14 @@
-"""The local pass: one worker's state in a distributed pass; decides, and sends nothing.
+"""The local pass: one worker's state in a distributed pass. It decides, and sends nothing.
 
-It is made on first contact: the root's by ``start``, another worker's when the first request of
-that pass comes. It counts dependencies once, from the roots and from every send of the context;
-then gradients are fed, what is ready runs, and what leaves is collected as departures for the
-coordinator to send.
+It is made on first contact: at the root, when the pass starts; on another worker, at the first
+request of the pass. It counts dependencies once, from the roots and from every send of the context.
+Then it is fed gradients, runs ready nodes, and collects departures, which the coordinator sends.
 
-Where inputs were chosen, a node runs only if it leads to one of them here or to a recv node, behind
-which one may lie. Which recv nodes lead to none only others could tell, by a message each; but one
-that arrived before every input was made can't, and at a root that has all the inputs that is seen.
+If inputs were chosen, a node runs only if it leads to one of them here or to a recv node, behind
+which one may lie. To know which recv nodes lead to no input would take a message for each. But one
+that arrived before every input was made leads to none, which a root that has all inputs can see.
 
-Gradients are staged here and become the context's when the pass is committed.
+Gradients are staged here; the commit adds them to the context's.
 """
 
 import math
@@ -37,26 +36,26 @@ from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.accumulation import own
 
 Feed = tuple[int, Sequence[Any]]
-"""A message id and a gradient for each tensor of that message, None where there is none."""
+"""A message id, and the gradient (or None) of each tensor of that message."""
 
 
 _NOTHING: Final = nullcontext()
 _by_path = attrgetter("path")
-# A local pass pauses, so that what leaves is sent and others work on it while the rest runs: when
-# this many gradients are to leave, or when one has waited this many seconds. Smaller numbers cost
-# more in messages than they gain.
+# A local pass pauses to let departures be sent, so that other workers can work on them while it
+# runs the rest: when it has this many, or after this many seconds. With smaller numbers, messages
+# cost more than is gained.
 _MOST: Final = 32
 _LONGEST: Final = 0.0005
-# While the last so many requests are all open, it does not pause because of time: each keeps a
-# thread of the worker that was asked, and what comes there sooner only waits there.
+# While this many last requests are all open, it does not pause because of time: each occupies a
+# thread of the asked worker, where a further one would only wait.
 _AT_ONCE: Final = 8
 
 
 Departure = tuple[RecvNode, Sequence[Any]]
-"""A gradient that leaves this worker, for the peer of its recv node."""
+"""A gradient to send to the peer of its recv node."""
 
 Departures = dict[str, list[Departure]]
-"""What leaves a local pass, by the worker it is for."""
+"""The departures of a local pass, by destination."""
 
 
 class LocalPass(msgspec.Struct, eq=False):
@@ -71,31 +70,31 @@ class LocalPass(msgspec.Struct, eq=False):
     staged: dict[Tensor, Tensor] = {}
     captured: dict[Any, Tensor] = {}
     targets: dict[Any, Any] = {}
-    """Nodes whose gradient was asked for, with the name under which it is captured."""
+    """Nodes whose gradient was requested, each with the name that it is captured under."""
     asked: tuple[Future[Any], ...] = ()
-    """The answers to the requests that were made last."""
+    """The answers to the most recent requests."""
     _wanted: dict[int, int] = {}
-    """References whose gradient was asked for, with the one under which it is captured."""
+    """References whose gradient was requested, each with the one that it is captured under."""
     _lock: FutureLock = msgspec.field(default_factory=FutureLock)
     _region_pool: RegionPool | None = None
     _departures: Departures = {}
     _kept: list[Callable[[], None]] = []
-    """Each takes back a gradient that a value retained in this pass."""
+    """Functions, each of which undoes one `retain_grad` of this pass."""
     _loans: dict[Any, Any] = {}
-    """What keeps gradients of this pass for the other framework: see ``Framework.completed``."""
+    """Gradients of this pass lent to another framework: see ``Framework.completed``."""
     _foreign_leaves: dict[Any, Any] = {}
     """See ``Cut.leaves``."""
     _first_input: int = -1
-    """The key of the oldest input, where all are here: older recv nodes lead to none."""
+    """The key of the oldest input, if all inputs are here: older recv nodes lead to none."""
     _reported: int = 0
-    """How many waiting nodes the root has been told of."""
+    """The number of waiting nodes last reported to the root."""
     _counted: bool = False
     _error: BaseException | None = None
     _ended: Future[None] | None = None
     _is_over: bool = False
-    # Made by __post_init__ of the others.
+    # Set by __post_init__.
     point: ProgramPoint = None  # type: ignore[assignment]
-    """The point of calls that hooks and rules make: after all gradients of the pass."""
+    """The point for calls by hooks and rules: after all gradients of the pass."""
     _task: OrderedTask = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -117,10 +116,10 @@ class LocalPass(msgspec.Struct, eq=False):
         if plan.check_nan:
             self._task.check = refuse_nan
 
-    # What others ask for.
+    # Inputs of ``grad`` that are here.
 
     def want(self, node: Any, reference: int) -> None:
-        """Capture the gradient of a node for a reference; several may lead to one node."""
+        """Capture the gradient of a node for a reference; several may refer to one node."""
         self._wanted[reference] = self.targets.setdefault(node, reference)
 
     def captured_for(self, reference: int) -> Any:
@@ -135,8 +134,8 @@ class LocalPass(msgspec.Struct, eq=False):
         if len(self.context.passes) > 1:
             for local_pass in list(self.context.passes.values()):
                 if local_pass is not self and not local_pass.plan.keep_graph:
-                    # This pass may have come here before the outcome of that one, by another way:
-                    # whether what that one freed is an error must not depend on it.
+                    # That pass's outcome may reach this worker later than this pass. Whether this
+                    # one raises for sends that the other has freed must not depend on the timing.
                     local_pass._forget_spent()
         # A copy in one step: handlers of this context may still add to it.
         sends = list(self.context.sends.values())
@@ -144,7 +143,7 @@ class LocalPass(msgspec.Struct, eq=False):
             sends.sort(key=_by_path)
         entries = [*roots, *sends]
         if plan.targets is not None and roots and not plan.targets:
-            # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
+            # Leaves, and inputs in another framework's graph, have key -1: older than all nodes.
             self._first_input = min((node.key for node in self.targets), default=-1)
         if not frameworks.known:
             task.count(entries)
@@ -157,47 +156,47 @@ class LocalPass(msgspec.Struct, eq=False):
             self._prepare(pieces, at_once)
 
     def _prepare(self, pieces: Sequence[Any], at_once: int) -> None:
-        """Have the other framework's graph run what is needed of it, side by side if it can."""
+        """Limit another framework's regions to the needed edges; let them run in parallel."""
         if self._task.skipped:
             for piece in pieces:
                 piece.leave_out(self._task.skipped)
-        # Not where it is recorded: the keys of nodes made side by side would depend on timing.
+        # Not in a recorded pass: the keys of nodes made in parallel would depend on timing.
         if at_once > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
             pool = RegionPool(self._host, self._pace, set(pieces), at_once)
             self._region_pool = self._task.pool = pool
 
     def _is_goal(self, node: Any) -> bool:
-        """Tell whether a node is an input, or a recv node behind which there may be one."""
+        """Tell whether a node is an input, or a recv node that may lead to one."""
         if node in self.targets:
             return True
         is_recv = node.is_boundary and node not in self._task.joined
         return is_recv and node.key > self._first_input
 
-    # Steps 2 and 3: run, and collect what leaves.
+    # Steps 2 and 3: run, and collect departures.
 
     def start(self, roots: dict[Any, Any]) -> tuple[Departures, int]:
-        """Run from the roots; return what leaves and by how much the number waiting changed."""
-        # Without the lock: until something has left nobody else runs this pass.
+        """Run from the roots; return departures, and the change in the number of waiting nodes."""
+        # Without the lock: no other thread can run this pass before its first departure.
         self._count(roots)
         for root, cotangent in roots.items():
             self._task.feed(root, cotangent)
         return self._run()
 
     def receive(self, feeds: Iterable[Feed]) -> tuple[Departures, int]:
-        """Run from the sends whose gradients came; return as ``start`` does."""
+        """Run from the sends that these gradients belong to; return as ``start`` does."""
         with self._lock:
             if not self._counted:
                 self._count()
             if self._task.live:
-                # A search has been here. No frame comes until all searches have ended, so this
-                # is the first one after them.
+                # There was a search. Gradients arrive only after all searches have ended, so these
+                # are the first since then.
                 self._task.drop_dead()
             for message_id, parts in feeds:
                 self._task.feed(self._send_of(message_id), Bundle(parts))
             return self._run()
 
     def go_on(self) -> tuple[Departures, int]:
-        """Run on after a pause; if only other threads are at work, when one of them is done."""
+        """Continue after a pause; if only other threads have work, wait for one of them first."""
         if self._region_pool is not None and not self._task.ready:
             self._region_pool.wait()
         with self._lock:
@@ -208,7 +207,7 @@ class LocalPass(msgspec.Struct, eq=False):
             raise self._error
         task, clock = self._task, self._host.now
         try:
-            # Whether others are still at work on all that was last sent.
+            # Whether other workers are still working on all recent requests.
             is_ahead = len(sent := self.asked) == _AT_ONCE and not any(one._done for one in sent)
             pause_at = math.inf if is_ahead else clock() + _LONGEST
             if frameworks.known:
@@ -219,13 +218,13 @@ class LocalPass(msgspec.Struct, eq=False):
             else:
                 task.run(_MOST, pause_at, clock)
             if task.retained:
-                # At once: others may look at them as soon as the root's call has returned.
+                # Now, since users may read them as soon as the root's call has returned.
                 self._kept += keep_retained(task.retained)
         except BaseException as error:
             self._error = error
             raise
         if self._error is not None:
-            # The pass was aborted while this ran: nothing of it leaves any more.
+            # The pass was aborted meanwhile: send nothing more.
             self._take_back()
             raise self._error
         departures, self._departures = self._departures, {}
@@ -234,18 +233,18 @@ class LocalPass(msgspec.Struct, eq=False):
         return departures, change
 
     def note_asked(self, answer: Future[Any]) -> None:
-        """Note what was last sent; of two threads that do so at once one may go unnoted."""
+        """Note the latest request; if two threads do so at once, one request may be missed."""
         self.asked = (*self.asked, answer)[-_AT_ONCE:]
 
     @property
     def is_paused(self) -> bool:
-        """Whether there is more to run; what is to leave should not wait for it."""
+        """Whether there is more to run, which departures should not wait for."""
         if self._task.ready or (self._region_pool is not None and self._region_pool.under_way > 0):
             return True
         return bool(self._loans) and any(each.is_waiting for each in [*self._loans.values()])
 
     def size_of(self, message_id: int) -> int | None:
-        """Return how many tensors a message from here had; None if it is not known here."""
+        """Return the number of tensors in a message from here; None if the message is unknown."""
         send = self.context.sends.get(message_id)
         return None if send is None else len(send.edges)
 
@@ -253,7 +252,7 @@ class LocalPass(msgspec.Struct, eq=False):
         send = self.context.sends.get(message_id)
         if send is None:
             if self._error is not None:
-                # The context was released, and its sends with it.
+                # The context was released, which removed its sends.
                 raise self._error
             how = self.context.failed.get(message_id)
             if how is not None:
@@ -283,9 +282,9 @@ class LocalPass(msgspec.Struct, eq=False):
         if recv.context is not self.context:
             raise recv.stray(self.context.id)
         if recv.peer == self._worker.name and not self.plan.recorded:
-            # A call to oneself: the other end is here. In a recorded pass it leaves all the same,
-            # as a message, so that the next order has the same boundaries wherever the calls went.
-            # Memory of its own, as if it had been sent, for what is not read-only.
+            # A call to this worker itself: the send node is here, too. A recorded pass still sends
+            # a message, so that the next order has the same boundaries wherever the calls went.
+            # The gradient is copied unless it is read-only, as if it had been sent.
             parts = [frameworks.copied(part) for part in recv.parts_of(cotangent)]
             self._task.feed(self._send_of(recv.message_id), Bundle(parts))
             return False
@@ -322,7 +321,7 @@ class LocalPass(msgspec.Struct, eq=False):
     # Step 6: which sends are live?
 
     def discover(self, message_ids: Iterable[int] | None) -> list[RecvNode]:
-        """Mark as live what these messages (or the waiting nodes) reach; return new boundaries."""
+        """Mark nodes that these messages (or waiting nodes) reach; return new boundaries."""
         with self._lock:
             if not self._counted:
                 self._count()
@@ -332,7 +331,7 @@ class LocalPass(msgspec.Struct, eq=False):
             return self._follow_own(self._task.discover(sends))
 
     def _follow_own(self, boundaries: list[Any]) -> list[RecvNode]:
-        """Go on at the other end of calls to oneself; return the boundaries to others."""
+        """Continue at the other end of calls to this worker; return boundaries to others."""
         others = []
         while boundaries:
             recv = boundaries.pop()
@@ -345,7 +344,7 @@ class LocalPass(msgspec.Struct, eq=False):
         return others
 
     def unused(self) -> list[SendNode]:
-        """Return the sends that no gradient will come for; called after the search."""
+        """Return the sends that will get no gradient; called after the search."""
         task = self._task
         sends = list(self.context.sends.values())
         used = (task.done, task.skipped, task.live)
@@ -355,7 +354,7 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def commit(self) -> None:
         """Make the staged gradients visible, unless the context was released with the commit."""
-        # Every request has been answered, so no thread runs this pass any more.
+        # All requests have been answered, so no thread runs this pass any more.
         if not self.context.released:
             if self.staged:
                 self.context.add_gradients(self.staged)
@@ -367,13 +366,13 @@ class LocalPass(msgspec.Struct, eq=False):
         self._end()
 
     def abort(self, why: str = "failed") -> None:
-        """Drop the staged gradients; `why` ends the error for those that still run the pass."""
-        # A thread may still run this pass, and is not waited for: nobody reads what it stages from
-        # now on. The new error also replaces one whose traceback leads back here: a cycle.
+        """Drop the staged gradients; threads that still run the pass get an error with `why`."""
+        # Such a thread is not waited for: gradients that it stages are never read. The new error
+        # also replaces one whose traceback refers back to this object, which would be a cycle.
         self._error = PassAborted(f"pass {self.plan.pass_id} of context {self.context.id} {why}")
         self._lock.end(self._error)
-        # The old task may still run, so it keeps its callbacks, which refer to this object: to
-        # leave no cycle, this drops the task.
+        # The old task may still run, so it keeps its callbacks, which refer to this object. Drop
+        # the task, to leave no cycle.
         self._task = OrderedTask.ended()
         self._take_back()
         self.staged = {}
@@ -388,7 +387,7 @@ class LocalPass(msgspec.Struct, eq=False):
 
     @property
     def ended(self) -> Future[None]:
-        """A future, settled when the pass has committed or aborted; made for the first to ask."""
+        """A future, settled when the pass has committed or aborted; made on first use."""
         with self.context.lock:
             if self._ended is None:
                 self._ended = Future()
@@ -398,13 +397,13 @@ class LocalPass(msgspec.Struct, eq=False):
 
     @property
     def has_loans(self) -> bool:
-        """Whether some gradients of this local pass are known only at its commit."""
+        """Whether some gradients of this local pass become known only at its commit."""
         return bool(self._loans)
 
     def _given_back(self) -> dict[Any, Any]:
-        """Return the gradients that the other framework has made of the context's and this pass's.
+        """End all loans; return the gradients that the other framework made of those lent to it.
 
-        The thread that runs the local pass and the one that ends it may both call this.
+        The thread that runs the local pass and the thread that ends it may both call this.
         """
         found: dict[Any, Any] = {}
         while self._loans:
@@ -413,14 +412,14 @@ class LocalPass(msgspec.Struct, eq=False):
         return found
 
     def _take_back(self) -> None:
-        """Put every retained gradient back as it was; may be called by both, as `_given_back`."""
+        """Undo every `retain_grad` of this pass; both threads may call this, as `_given_back`."""
         self._given_back()
         while self._kept:
             with suppress(IndexError):
                 self._kept.pop()()
 
     def _forget_spent(self) -> None:
-        """Drop the sends that ran and can't run again: later passes need not count them."""
+        """Remove the sends that ran and can't run again, so that later passes don't count them."""
         context, done = self.context, self._task.done
         for send in list(context.sends.values()):
             if send in done:

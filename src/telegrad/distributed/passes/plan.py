@@ -1,4 +1,4 @@
-"""The plan of a pass: what every worker in it is told by those that ask it to take part."""
+"""The plan of a pass, which every request of the pass carries."""
 
 import msgspec
 
@@ -7,22 +7,22 @@ from telegrad.rpc.wire.conversion import converter
 
 
 class PassPlan(msgspec.Struct, array_like=True, frozen=True):
-    """What every worker in a pass is told about it."""
+    """The facts about a pass that every worker in it needs."""
 
     context_id: int
     pass_id: int
     path: Path
-    """Where in the program the pass was started, as for a message."""
+    """The place in the program where the pass was started, as for a message."""
     keep_graph: bool
     recorded: bool
     targets: list[tuple[int, int]] | None
-    """(owner, reference) for each input that lives elsewhere; None if all leaves are wanted."""
+    """(owner, reference) of each input that is not at the root; None if all leaves are wanted."""
     check_nan: bool = False
-    """Whether the pass ends at the first NaN: it began under ``detect_anomaly``."""
+    """Whether the pass fails at the first NaN, since it began under ``detect_anomaly``."""
     enclosing: tuple[int, ...] = ()
-    """The passes that this one was started for, by their hooks or rules."""
+    """The passes whose hooks or rules started this one, outermost first."""
     captures: bool = False
-    """Whether gradients are asked for, not accumulated: the nodes of leaves don't run."""
+    """Whether gradients are returned, not accumulated: the nodes of leaves don't run."""
 
 
 as_plan = converter(PassPlan)

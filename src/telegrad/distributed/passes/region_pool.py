@@ -1,8 +1,8 @@
-"""A pool of threads for the regions of another framework's graph, which run side by side.
+"""A pool of threads that run regions of another framework's graph in parallel.
 
-Kernels of a region release the interpreter's lock, so regions that share no node (one for each
-micro-batch of a pipeline, say) can run at the same time. Only the region itself runs on another
-thread: its results are taken in, and the local pass changed, by the thread that has its lock.
+A region's kernels release the interpreter's lock, so regions that share no node (such as those of a
+pipeline's micro-batches) can run at the same time. Only the region itself runs on another thread:
+the thread that holds the local pass's lock takes in its results.
 
 Handing a region to a thread costs about as much as running a small one. So regions go to threads
 only if the last one that this worker ran in place, in this pass or an earlier one, took long.
@@ -24,7 +24,7 @@ _LONG: Final = 0.001
 
 
 class Pace:
-    """Whether the region that one worker last ran in place took long."""
+    """Whether the last region that one worker ran in place took long."""
 
     __slots__ = ("is_long",)
 
@@ -33,7 +33,7 @@ class Pace:
 
 
 class RegionPool:
-    """Runs the regions of one local pass, at most so many at a time."""
+    """Runs the regions of one local pass, at most `most` at a time on other threads."""
 
     def __init__(self, host: Host, pace: Pace, nodes: Container[Any], most: int) -> None:
         self._host = host
@@ -44,10 +44,10 @@ class RegionPool:
         self._finished: deque[tuple[Any, Any, Exception | None]] = deque()
         self._news: Future[None] | None = None
         self.under_way = 0
-        """How many nodes were handed to other threads and not taken in yet."""
+        """The number of nodes handed to other threads whose results were not taken in yet."""
 
     def run(self, node: Any, cotangent: Cotangent) -> Any:
-        """Return what the node gives; None if it runs on another thread now."""
+        """Run a node and return its contributions, or None if it now runs on another thread."""
         if node not in self._nodes:
             return node.pull(cotangent)
         if self._pace.is_long and self.under_way < self._most:
@@ -73,7 +73,7 @@ class RegionPool:
             news._settle(None, None)
 
     def wait(self) -> None:
-        """Wait until one has finished, or none is under way."""
+        """Wait until a node has finished, unless none is under way."""
         with self._guard:
             if self._finished or not self.under_way:
                 return
@@ -83,7 +83,7 @@ class RegionPool:
         news.wait()
 
     def take_in(self) -> tuple[Any, Any, Exception | None] | None:
-        """Return a node that has finished, with what it gave or raised; None if there is none."""
+        """Return a finished node with its contributions or error; None if there is none."""
         if not self._finished:
             return None
         self.under_way -= 1

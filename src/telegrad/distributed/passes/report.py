@@ -1,22 +1,21 @@
-"""What an answer tells besides gradients: who took part, and how the number of waiting nodes
-changed.
+"""The report in an answer: the workers that took part, and the changes in their waiting nodes.
 
-The changes of all workers add up to how many nodes wait where, so at rest the root knows it without
-asking anyone.
+The changes add up to the number of waiting nodes on each worker, so at rest the root knows these
+numbers without asking.
 """
 
 import msgspec
 
 
 class Report(msgspec.Struct, eq=False):
-    """The sum of what one request set off."""
+    """The sum over all work that one request caused."""
 
     waiting: dict[str, int] = {}
     workers: dict[str, None] = {}
-    """In the order in which they were met."""
+    """The workers that took part, in the order in which they were met."""
 
     def change(self, worker: str, by: int) -> None:
-        """Note that a worker took part, and that many more nodes wait there."""
+        """Note that a worker took part, and that the number of its waiting nodes grew by `by`."""
         self.workers[worker] = None
         if by:
             self.waiting[worker] = self.waiting.get(worker, 0) + by
@@ -29,5 +28,5 @@ class Report(msgspec.Struct, eq=False):
             self.change(worker, by)
 
     def who_waits(self) -> list[str]:
-        """Return the workers where some node waits."""
+        """Return the workers that have waiting nodes."""
         return [worker for worker, count in self.waiting.items() if count] if self.waiting else []

@@ -1,13 +1,13 @@
-"""Requests of a pass: made once, answered when all they set off has ended, however long that takes.
+"""Requests of a pass, each answered when all work that it caused has ended.
 
-A pass may run for hours, so a request has no deadline of its own. A worker that dies or stops is
-found by its heartbeat, and a connection delivers what was sent or breaks. So a wait always ends:
-with the answer, or with an error that names the worker.
+A pass may run for hours, so a request has no deadline of its own. Heartbeats find a worker that
+dies or stops, and a connection delivers or breaks. So every wait ends with the answer or with an
+error that names the worker.
 
-Of several open requests the first is waited for by reading its answer on this very thread, which is
-the fastest. Nobody else's answer would wake it there; so after a moment, once for each request, it
-waits for whichever is first instead: a failure anywhere is known at once, and what others answer is
-worked on, however long the first takes.
+With several open requests, this thread first waits for one answer by reading it itself, which is
+the fastest. Other answers would not wake it, so after a moment (once for each request) it waits for
+any answer instead. So it learns of a failure anywhere at once, and works on other answers however
+long the first one takes.
 """
 
 from collections.abc import Callable
@@ -24,34 +24,33 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
 T = TypeVar("T")
-_AGES: Final = 30 * 24 * 3600.0  # Seconds; it stands for no deadline.
-# Seconds that the first of several answers is waited for alone. A hand-over from the thread that
-# reads costs some 100 µs: little beside this, much beside an answer that comes at once.
+_AGES: Final = 30 * 24 * 3600.0  # Seconds: stands for no deadline.
+# Seconds to wait for the first of several answers alone. A hand-over from the reading thread costs
+# some 100 µs: little compared with this, much compared with an answer that comes at once.
 _MOMENT: Final = 0.02
 
 
 class PassRequest(msgspec.Struct, eq=False):
-    """A request that is open: made, and not answered yet."""
+    """An open request."""
 
     answer: Call
     """Settled when the answer has been read."""
     _had_moment: bool = False
 
     def wait(self) -> tuple[Any, list[Any]]:
-        """Return the answer's header and arrays; raise the other side's exception if it failed."""
+        """Wait for the answer's header and arrays; raise the peer's exception if it failed."""
         try:
             answer: tuple[Any, list[Any]] = self.answer.wait()
             return answer
         finally:
-            # The traceback of an error holds this frame, and the call holds the error: without
-            # its call in between there is no cycle, and what the frames below hold goes with it.
+            # An error's traceback holds this frame, and the call holds the error. Dropping the
+            # frame's reference to the call breaks the cycle, so that all frames are freed.
             del self
 
     def read(self, take: Callable[[str, Any, list[Any]], T]) -> T:
-        """Wait, and return what `take` makes of who answered, the header and the arrays.
+        """Wait; return `take(worker, header, arrays)` for the answer.
 
-        What that raises of its own accord is of an answer that no worker sends: it ends the
-        connection.
+        If `take` raises a plain Python error, the answer is malformed, which ends the connection.
         """
         try:
             header, arrays = self.wait()
@@ -67,7 +66,7 @@ class PassRequest(msgspec.Struct, eq=False):
 
 
 class PassRequests:
-    """One worker's requests: those it made, and those it works on."""
+    """One worker's requests: those it made, and those it answers."""
 
     def __init__(self, worker: Worker, on_asker_lost: Callable[[WorkerInfo], object]) -> None:
         self._worker = worker
@@ -85,9 +84,9 @@ class PassRequests:
         """Make a request.
 
         Arguments:
-            to: The worker that is asked.
-            service: What is asked of it.
-            body: What the request says.
+            to: The worker to ask.
+            service: The service that handles the request.
+            body: The request's header.
             arrays: The raw arrays that belong to `body`.
             waits: Whether this thread waits for the answer at once, which is cheaper.
 
@@ -99,7 +98,7 @@ class PassRequests:
         return PassRequest(call)
 
     def take_next(self, asked: list[PassRequest]) -> PassRequest:
-        """Take the request to wait for next out of the list: an answered one, or the first."""
+        """Remove and return the next request to read: an answered one, after waiting for one."""
         if len(asked) == 1:
             return asked.pop()
         following = next((each for each in asked if each.answer._done), asked[0])
@@ -112,7 +111,7 @@ class PassRequests:
         return following
 
     def _first_answered(self, asked: list[PassRequest]) -> PassRequest:
-        """Wait until some are answered; return one, if possible one that failed."""
+        """Wait until some are answered; return one of these, preferably one that failed."""
         some: Future[None] = Future()
         wake = Quick(lambda _: some._settle(None, None))
         for pass_request in asked:
@@ -127,25 +126,25 @@ class PassRequests:
                     return answered[0]
                 self._wait(some, None, asked[0])
         finally:
-            # Or a request that stays open would gather one callback for each wait.
+            # Else a request that stays open would collect one callback for each wait.
             for pass_request in asked:
                 pass_request.answer._forget_callback(wake)
 
     def _wait(self, future: Future[Any], timeout: float | None, pass_request: PassRequest) -> None:
-        """Wait for the future or the time; to an observer, it is a wait for that request."""
+        """Wait for the future or the timeout; show it to the observer as a wait for the request."""
         observer = self._worker.observer
         with nullcontext() if observer is None else observer.waiting(pass_request.answer):
             self._worker.host.wait(future, timeout)
 
     def handler(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
-        """Return the handler of a request, which finds out whether its asker was lost."""
+        """Return a request handler that also detects the loss of the asker."""
 
         def handle(request: ServiceRequest) -> None:
             try:
                 answer(request)
             finally:
                 if request.via.closed:
-                    # Perhaps before a pass began here for it, which nobody would end.
+                    # Lost perhaps before a pass began here for it, which nobody would end.
                     self._on_asker_lost(request.frm)
 
         return handle

@@ -1,4 +1,4 @@
-"""The store that torchrun's agent serves to its workers, at MASTER_ADDR and MASTER_PORT."""
+"""The key-value store that torchrun's agent serves at MASTER_ADDR and MASTER_PORT."""
 
 from datetime import timedelta
 from typing import Any

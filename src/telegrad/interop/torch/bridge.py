@@ -1,14 +1,14 @@
 """Where a graph passes from PyTorch to telegrad and back: ``from_torch`` and ``to_torch``.
 
-A Tensor made from a torch tensor has an *Entry* for its node: the place where cotangents enter
-PyTorch's graph. A torch tensor made from a Tensor has a node of PyTorch's, ``ToTorch``, that knows
-its *Crossing*: the place where they come back. A pass of telegrad's engine that meets an entry cuts
-PyTorch's graph into regions (``graph/cut.py``); a pass of PyTorch's engine that meets a
-``ToTorch`` runs telegrad's part of the graph from there.
+The node of a Tensor made from a torch tensor is an *Entry*: the place where cotangents enter
+PyTorch's graph. The node of a torch tensor made from a Tensor is a PyTorch node, ``ToTorch``, which
+holds a *Crossing*: the place where cotangents return to telegrad. When telegrad's engine meets an
+entry, it cuts PyTorch's graph into regions (``graph/cut.py``); when PyTorch's engine meets a
+``ToTorch``, it runs telegrad's part of the graph from there.
 
-Values share their memory, but for those of a device, which CuPy serves: they are copied there.
-bfloat16, which NumPy lacks, has no Tensor; its cotangents go as float32.
-Those of sparse tensors go as dense arrays, and are sparse again where they enter PyTorch's graph.
+Conversion shares memory on the CPU; on a CUDA device it copies, to or from a CuPy array.
+NumPy has no bfloat16: such a tensor can't become a Tensor, and its cotangents travel as float32.
+Cotangents of sparse tensors travel as dense arrays and become sparse again on entry.
 """
 
 import weakref
@@ -49,7 +49,7 @@ def _count_held(holder: list[Any]) -> int:
 
 
 _HELD: Final = _count_held([object()]) if IS_LOCKED else 0
-"""References to a value that a local and its Tensor know: note COUNTS in engine/local.py."""
+"""An array's references when its Tensor and one local hold it: note COUNTS in engine/local.py."""
 
 version.check(torch.__version__)
 
@@ -59,13 +59,13 @@ def _make_anchor() -> tuple[torch.Tensor, GradientEdge]:
     return made, get_gradient_edge(made)
 
 
-# The first import of this may be in any mode.
+# The thread that first imports this module may be in any mode.
 _ANCHOR, _ANCHOR_EDGE = run_ordinarily(_make_anchor)
-"""An input of every ToTorch, so that its result requires grad; it never receives a gradient."""
+"""An input of every ToTorch that makes its result require grad; it never receives a gradient."""
 
 
 def accumulator_of(leaf: torch.Tensor) -> Any:
-    """Return the node of PyTorch's that stands for a leaf."""
+    """Return PyTorch's node for a leaf (``AccumulateGrad``)."""
     if leaf.layout is torch.strided:
         return get_gradient_edge(leaf).node
     with torch.enable_grad():
@@ -74,24 +74,24 @@ def accumulator_of(leaf: torch.Tensor) -> Any:
 
 
 class Entry(BoundaryStruct, eq=False):
-    """Where cotangents enter PyTorch's graph: at a place in it, or at a leaf."""
+    """Where cotangents enter PyTorch's graph: at an output of a node, or at a leaf."""
 
     key: int
     dtype: torch.dtype
     place: tuple[Any, int] | None = None
-    """A node of PyTorch's and which of its results; None for a leaf, whose node few ask for."""
+    """A PyTorch node and an output index; None for a leaf, whose node is rarely needed."""
     leaf: torch.Tensor | None = None
     device: torch.device = CPU
     sparse_dim: int | None = None
-    """How many dimensions of the tensor are sparse, as those of its cotangents are; None: dense."""
+    """The number of sparse dimensions of the tensor and its cotangents; None if it is dense."""
     tensor: torch.Tensor | None = None
-    """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
+    """The torch tensor, which a later ``ToTorch`` takes as an input; None for messages."""
     owner: Any = None
-    """Keeps the graph behind a node that Python defines, which the node itself does not."""
+    """Keeps alive the graph behind a node defined in Python, which the node itself does not."""
 
     @property
     def edge(self) -> GradientEdge:
-        """Return the place as PyTorch names it, also where that is a leaf."""
+        """Return the place as a PyTorch edge, also for a leaf."""
         if self.leaf is not None:
             return GradientEdge(accumulator_of(self.leaf), 0)
         assert self.place is not None
@@ -111,25 +111,25 @@ class Entry(BoundaryStruct, eq=False):
         return (make_dual(primal, self._over(_bound_tangent(cotangent).array)),)
 
     def _laid_out(self, made: torch.Tensor) -> torch.Tensor:
-        """Return a cotangent in the layout of the tensor: one that came may be sparse."""
+        """Return a cotangent in the layout of the tensor: a received one may be sparse."""
         if self.sparse_dim is None:
             if made.layout is torch.strided:
                 return made
-            # First: what a device does at once it may add in any order.
+            # Coalesced first: to_dense alone adds duplicate entries in any order on a device.
             return (made.coalesce() if made.is_sparse else made).to_dense()
         return made if made.is_sparse else made.to_sparse(self.sparse_dim)
 
     def _over(self, array: Any) -> torch.Tensor:
         if type(array) is not np.ndarray:
             if isinstance(array, torch.Tensor):
-                # It came from a device, or from another part of this process.
+                # A cotangent from a device, or from another part of this process.
                 return array.to(self.device, self.dtype)
             if is_cupy(array):
                 return _cloned(array).to(self.device, self.dtype)
         made = tensor_over(array, self.dtype, self.device)
-        # PyTorch adds to a gradient in place, or keeps it as a leaf's, where it knows of nobody
-        # else who holds it. A message's is alone in its memory, but nodes of telegrad's may give
-        # one array to several.
+        # PyTorch adds to a gradient in place, or keeps it as a leaf's, if it sees no other
+        # reference to it. A cotangent from a message has memory of its own, but telegrad's nodes
+        # may pass one array to several edges.
         return made if self.tensor is None else made.clone()
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
@@ -140,7 +140,7 @@ class Entry(BoundaryStruct, eq=False):
 
     def _recorded(self, cotangent: Tensor) -> torch.Tensor:
         if isinstance(cotangent.array, torch.Tensor) and cotangent.node is not None:
-            # It came from a device, in a message: telegrad's graph does not lead to it.
+            # A message from a device: no node of telegrad's could convert this cotangent.
             made: torch.Tensor = join(cotangent.array.detach(), Crossing(cotangent.node))
         elif isinstance(cotangent.array, torch.Tensor):
             made = cotangent.array
@@ -149,16 +149,15 @@ class Entry(BoundaryStruct, eq=False):
         return made.to(self.device, self.dtype)
 
     def take_over(self, *pass_: Any) -> None:
-        """Run a pass that began as one of telegrad's graph alone."""
-        # Here, since that module is built on this one: a pass over both graphs looks for entries,
-        # and an entry that is met by a pass over one graph starts one over both.
+        """Take over a pass that began on telegrad's graph alone, and run it through both graphs."""
+        # Imported here to break a cycle: that module imports this one.
         from telegrad.interop.torch.graph.joined_pass import run_joined
 
         run_joined(*pass_)
 
 
 def _bound_tangent(cotangent: Tensor) -> Tensor:
-    """Return the one tangent of a cotangent; PyTorch keeps those of its level from now on."""
+    """Return the only tangent of a cotangent, and bind PyTorch's level to the tangent's."""
     tangents: Any = cotangent.tangents
     if len(tangents) > 1 or any(tangent.tangents for tangent in tangents.values()):
         raise LevelError(
@@ -172,9 +171,9 @@ def _bound_tangent(cotangent: Tensor) -> Tensor:
 
 
 GONE_OVER: dict[int, weakref.ref[Entry]] = {}
-"""The entries that telegrad's graph may lead to, by key; those of roots and messages stand alone.
+"""The entries that telegrad's graph may lead to, by key; entries of roots and messages are not.
 
-A WeakSet would do, but for what it takes to ask every pass whether it is empty.
+Not a WeakSet, which takes longer to tell whether it is empty: each pass asks.
 """
 
 
@@ -192,8 +191,8 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
     made = Entry(next_key(), tensor.dtype)
     node = tensor.grad_fn
     if node is None and tensor._is_view():
-        # One made while nothing was recorded says that it requires grad where its base does, but
-        # no gradient goes on from it: it has no node of a leaf.
+        # A view made in no-grad mode says that it requires grad if its base does, but it is no
+        # leaf and has no node, so no gradient flows on from it.
         node = _view_node_of(tensor)
         if node.next_functions[0][0] is not None:
             node = None
@@ -213,13 +212,13 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
 
 
 def _owner_of(tensor: torch.Tensor) -> Any:
-    """Return what keeps the graph behind a tensor whose node Python defines."""
-    # A sparse one has no views.
+    """Return an object that keeps alive the graph of a tensor whose node Python defines."""
+    # Sparse tensors have no views.
     return tensor if tensor.is_sparse else _view_node_of(tensor)
 
 
 def _view_node_of(tensor: torch.Tensor) -> Any:
-    """Return a node of PyTorch's own that leads to a tensor."""
+    """Return the node of a view of a tensor, which leads to the tensor's own node."""
     if is_recording():
         return tensor.view_as(tensor).grad_fn
     with torch.inference_mode(False), torch.enable_grad():
@@ -267,7 +266,7 @@ def _shared(tensor: torch.Tensor) -> Any:
 
 
 def numbers(cotangent: torch.Tensor) -> Any:
-    """Return a cotangent as telegrad's graph takes it, on the device of its tensor."""
+    """Return a cotangent as an array for telegrad's graph, on the same device."""
     return copied(cotangent) if cotangent.is_cuda else raw(cotangent)
 
 
@@ -276,17 +275,17 @@ class Crossing(msgspec.Struct, eq=False):
 
     node: Any
     entries: Sequence[Entry] = ()
-    """Where telegrad's part of the graph goes back to PyTorch's."""
+    """Where telegrad's part of the graph returns to PyTorch's."""
     is_of_message: bool = True
-    """Whether it is for a value that came: then nothing of telegrad's leads to the node."""
+    """Whether the value came in a message: then no other node of telegrad's leads to `node`."""
 
 
 REGIONS_RUNNING: set[int] = set()
-"""The ids that PyTorch gave to those of its passes that run a region for a pass of telegrad."""
+"""PyTorch's ids (graph task ids) of its passes that run a region for a pass of telegrad."""
 
 
 class ToTorch(torch.autograd.Function):
-    """The node of PyTorch's that stands for all of telegrad's graph behind a value."""
+    """The PyTorch node that stands for all of telegrad's graph behind a value."""
 
     @staticmethod
     def forward(
@@ -298,8 +297,8 @@ class ToTorch(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         if torch._C._current_graph_task_id() in REGIONS_RUNNING:
-            # PyTorch only passes by: a pass of telegrad goes on from here itself. Zeros, not None,
-            # since hooks further on are called with what comes.
+            # Telegrad's own pass continues from here, so PyTorch's adds nothing. It returns zeros,
+            # not None, since hooks on later nodes would be called with None.
             return None, None, None, *(torch.zeros_like(e.tensor) for e in ctx.crossing.entries)
         accumulates = torch._C._will_engine_execute_node(_ANCHOR_EDGE.node)
         found = _pull_crossing(ctx.crossing, gradient, accumulates)
@@ -307,7 +306,7 @@ class ToTorch(torch.autograd.Function):
 
 
 _apply: Any = super(torch.autograd.Function, ToTorch).apply
-"""Without a look for function transforms (``torch.func``), which takes a third of it."""
+"""``apply`` without its check for function transforms (``torch.func``), a third of its time."""
 _is_transforming: Any = torch._C._are_functorch_transforms_active
 
 
@@ -324,7 +323,8 @@ def to_torch(tensor: Any) -> Any:
         return torch.utils.dlpack.from_dlpack(tensor.detach())
     array = tensor.array
     if type(array) is np.ndarray:
-        # What is saved of shared memory from now on is checked for changes, and nothing was before.
+        # Shared memory is watched for changes only from now on. If another reference exists, its
+        # holder may have saved the array unwatched, so PyTorch gets a copy.
         if array.base is None and getrefcount(array) <= _HELD:
             tensor.array = array = share(array)
         else:
@@ -339,18 +339,18 @@ def to_torch(tensor: Any) -> Any:
 
 
 def _cloned(array: Any) -> torch.Tensor:
-    """Return a torch tensor with the numbers of an array of CuPy's, on its device."""
+    """Return a torch tensor with a copy of a CuPy array's values, on its device."""
     made = as_torch(array).clone()
-    # What frees or overwrites the array is enqueued behind the copy.
+    # CuPy may free or overwrite the array only after the copy.
     let_cupy_wait(made.device.index or 0)
     return made
 
 
 def join(value: torch.Tensor, crossing: Crossing) -> Any:
-    """Return a torch tensor that nobody has seen yet, as computed from the crossing's node."""
+    """Return a new torch tensor with `value`'s data whose history is the crossing's node."""
     tensors = [each.tensor for each in crossing.entries] if crossing.entries else ()
     if _is_transforming():
-        # To the transform it is a constant from outside; and another's thread may read it.
+        # A transform takes the tensor for a constant, and may be another's that this thread serves.
         with temporarily_clear_interpreter_stack():
             return join(value, crossing)
     if torch.is_grad_enabled():
@@ -381,7 +381,7 @@ def _pull_crossing(
     def deliver(node: Any, cotangent: Any, is_alone: bool) -> None:
         found[node] = cotangent
 
-    # Whether PyTorch frees its graph is not known here, so telegrad's part is kept.
+    # PyTorch doesn't tell whether it frees its graph, so telegrad's part is kept.
     task = GraphTask(
         deliver,
         keep_graph=True,

@@ -1,7 +1,7 @@
-"""What PyTorch does for telegrad's distributed autograd; importing this makes it known.
+"""PyTorch as a `Framework` of telegrad's distributed autograd; importing this module registers it.
 
-Loaded when a worker first meets a value of PyTorch's (``distributed/worker_autograd.py``). Each
-process has one: types are the process's.
+A worker imports it when it first meets a PyTorch value (``distributed/worker_autograd.py``). There
+is one for each process, since types belong to the process.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ class Torch(frameworks.Framework):
 
     def adopted(self, value: torch.Tensor, is_gradient: bool) -> Tensor:
         if not is_gradient:
-            # As PyTorch's own passes, one may start where nothing is recorded.
+            # A pass may start in no-grad mode, as PyTorch's own passes may.
             return wrap(_facts_alone(value), entry_of(value, keeps=False))
         dense = value if value.layout is torch.strided else value.to_dense()
         return from_torch((dense.float() if dense.dtype is torch.bfloat16 else dense).cpu())
@@ -57,19 +57,19 @@ class Torch(frameworks.Framework):
             return None
         is_recorded = MODE.get().recording and torch.is_grad_enabled()
         given = gradient if is_recorded else gradient.detach()
-        # A copy: what it is computed into may be kept, and the program go on with its own.
+        # A copy: the pass may keep the tensor, or add to it in place, and so may the caller.
         own = run_ordinarily(given.clone if given.layout is torch.strided else given.to_dense)
         return Start(wrap(_facts_alone(gradient)), wrap(own))
 
     def leave(
         self, values: list[Any], worker: Worker, levels: LevelRegistry, to: str, is_recorded: bool
     ) -> list[Any]:
-        # These values have no tangents of a level that opens later.
+        # Asked once: tangents of a level that opens later are not in these values.
         may_be_dual = is_open()
         given = values
         if is_recorded:
-            # All before any is replaced, and before anything is recorded: what can't be sent leaves
-            # no message behind.
+            # All are checked before any is replaced or recorded, so that a value which can't be
+            # sent leaves no message behind.
             sent = values
             for i, value in enumerate(values):
                 if isinstance(value, torch.Tensor):
@@ -81,7 +81,7 @@ class Torch(frameworks.Framework):
                         given[i], sent[i] = _stand_in(value), _detached(value)
                     elif value.requires_grad:
                         given[i] = wrap(None, _history_of(value))
-                        # Only its numbers are read: `data`, which needs no dispatcher, will do.
+                        # `data` suffices, since only values are read, and skips the dispatcher.
                         sent[i] = value if type(value) is _PARAMETER else value.data
             values[:] = sent
         has_own = placement.has_own(values)
@@ -95,7 +95,7 @@ class Torch(frameworks.Framework):
             for value, stand_in in zip(values, given):
                 is_stand_in = stand_in is not value and stand_in.array is None
                 if is_stand_in and not isinstance(value, CarriedDual):
-                    # Its level may have closed: tangents that are not sent do not count.
+                    # The level may have closed: a tangent that is not sent is not recorded.
                     stand_in.tangents = None
         if len(values) > 1:
             views.carry(values)
@@ -110,7 +110,7 @@ class Torch(frameworks.Framework):
     def join(self, value: torch.Tensor, stand_in: Tensor | None) -> Any:
         if stand_in is None:
             return _detached(value)
-        # Its level may have closed since it came.
+        # The level may have closed since the value arrived.
         if stand_in.tangents and (tangent := tangent_of(value)) is not None:
             return _joined_dual(value, tangent, stand_in)
         is_fresh = type(value) is torch.Tensor and not value.requires_grad
@@ -135,8 +135,8 @@ class Torch(frameworks.Framework):
         return found._replace(at_once=self.at_once()) if len(found.pieces) > 1 else found
 
     def at_once(self) -> int:
-        """Return how many regions may run at a time."""
-        # Each has as many threads for its kernels as PyTorch is told to use. On a GPU regions would
+        """Return how many regions may run at the same time."""
+        # Each region's kernels use as many threads as PyTorch is set to. On a GPU, regions would
         # only wait for each other.
         return 1 if _is_cuda_in_use() else usable_cores() // torch.get_num_threads()
 
@@ -161,15 +161,15 @@ _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIERS: Final = frozenset(
     (views.CarriedView, placement.Arriving, duals.CarriedTorchDual, CarriedDual)
 )
-"""What may come in the place of a tensor, and is made one where it arrives."""
+"""The types that stand for tensors in a message; `arrive` replaces them by tensors."""
 
 
 _CONSTANT: Final = wrap(None)
-"""The stand-in of all that has neither history nor tangent; nobody changes it."""
+"""The stand-in for every tensor without history or tangent; it is never changed."""
 
 
 def _stand_in(value: torch.Tensor) -> Tensor:
-    """Return a Tensor without an array; recorded where the value is."""
+    """Return a Tensor without an array, with the history and tangent of `value`."""
     stand_in = wrap(None, _history_of(value))
     tangent = tangent_of(value)
     if tangent is not None:
@@ -179,7 +179,7 @@ def _stand_in(value: torch.Tensor) -> Tensor:
 
 
 def _history_of(value: torch.Tensor) -> Entry | None:
-    """Return where gradients of a tensor that is sent are to enter its graph, if it has one."""
+    """Return the entry for gradients of a tensor that is sent; None if it has no graph."""
     entry = entry_of(value, keeps=False) if torch.is_grad_enabled() else None
     if entry is not None and _dtype_of_cotangents(entry.dtype) is None:
         raise DTypeError(
@@ -193,7 +193,7 @@ def _detached(value: torch.Tensor) -> torch.Tensor:
     tangent = tangent_of(value)
     if tangent is not None:
         return cast(torch.Tensor, make_dual(value.detach(), tangent.detach()))
-    # A Parameter has no history: it stays what it is, so that a module keeps its parameters.
+    # A Parameter has no history, and stays one so that a module that is sent keeps its parameters.
     is_plain = not value.requires_grad or type(value) is _PARAMETER
     return value if is_plain else value.detach()
 
@@ -220,7 +220,7 @@ def _completed(
 
 
 def _facts_alone(value: torch.Tensor) -> "np.ndarray[Any, Any]":
-    """Return an array of the value's shape and its cotangents' dtype, which takes no memory."""
+    """Return an array with the value's shape and its cotangents' dtype, and zero strides."""
     shape = tuple(value.shape)
     zero = _zero_of_cotangents(value.dtype)
     return np.ndarray(shape, zero.dtype, zero.data, strides=(0,) * len(shape)) if shape else zero
@@ -235,7 +235,7 @@ def _zero_of_cotangents(dtype: torch.dtype) -> "np.ndarray[Any, Any]":
 def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
     plain = torch.float32 if dtype is torch.bfloat16 else dtype
     try:
-        # In no mode of the thread that happens to ask first: the answer is kept for all.
+        # Outside of the current thread's modes, since the answer is cached for all threads.
         zero = run_ordinarily(lambda: torch.zeros((), dtype=plain, device=CPU).numpy())
     except TypeError:
         return None
@@ -243,7 +243,7 @@ def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
     return found
 
 
-# First: as soon as the serialiser knows torch tensors, a pass must know them too.
+# The framework first: once the serialiser knows torch tensors, passes must know them too.
 frameworks.enlist(Torch())
 tensors.register()
 placement.register()

@@ -1,9 +1,9 @@
-"""PyTorch's modes belong to a thread, and a thread that waits for an answer serves others.
+"""Leave PyTorch's modes, which belong to a thread, while the thread works for someone else.
 
-So what is served must not run in the modes of the one that waits: a handler, or a local pass,
-begins as it would on a thread of its own: without inference mode, autocast, a default device or
-another mode for functions or operators, a function transform, and hooks for saved tensors. What a
-profile of this thread records does not show what a handler does that is served on it.
+A thread that waits for an answer runs handlers and local passes meanwhile. These must not run in
+the waiting program's modes. They begin as on a new thread: without inference mode, autocast, a
+default device, other modes for functions or operators, function transforms, and hooks for saved
+tensors. A handler's work is also kept out of the waiting program's profile.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,16 +28,16 @@ _is_transforming: Any = torch._C._are_functorch_transforms_active
 _hooks: Any = torch._C._autograd
 _top_hooks: Any = _hooks._top_saved_tensors_default_hooks
 _CAST_TO: Final = {"cpu": torch.bfloat16, "cuda": torch.float16}
-"""What autocast casts to at first."""
+"""PyTorch's initial autocast dtypes."""
 
 
 def is_recording() -> bool:
-    """Tell whether this thread records, as every thread does at first."""
+    """Tell whether PyTorch records on this thread, as it does by default."""
     return torch.is_grad_enabled() and not _is_inferring()
 
 
 def _is_plain() -> bool:
-    """Tell whether this thread is in no mode, but for whether it records."""
+    """Tell whether this thread is in no mode, grad mode aside."""
     _enter_autocast()
     return not (
         _exit_autocast()
@@ -51,17 +51,17 @@ def _is_plain() -> bool:
 
 
 def _is_casting() -> bool:
-    """Tell whether this thread is in a block of autocast, or autocast is enabled without one."""
-    # A block that disables it has the casts of the blocks around it at hand, see below.
+    """Tell whether this thread is in an autocast block, or autocast is enabled without one."""
+    # Also in a block that disables autocast, which keeps the outer blocks' casts: see below.
     _enter_autocast()
     return bool(_exit_autocast() or _is_autocast_enabled())
 
 
 def _leave_autocast(stack: ExitStack) -> None:
-    """Take this thread out of autocast, with its dtypes and the casts of parameters that it keeps.
+    """Take this thread out of autocast, with its dtypes and its cache of cast parameters.
 
-    PyTorch keeps those until the outermost block ends. A handler's own blocks would be inner ones:
-    they would be handed the casts of parameters that have changed since.
+    PyTorch keeps that cache until the outermost block ends. A handler's own blocks would be inner
+    ones, and would get old casts of parameters that have changed since.
     """
     stack.enter_context(torch._C._DisableAutocast())
     for device, dtype in _CAST_TO.items():
@@ -74,7 +74,7 @@ def _leave_autocast(stack: ExitStack) -> None:
 
 
 def _leave_modes(stack: ExitStack) -> None:
-    """Take this thread out of all modes but whether it records, until the stack is closed."""
+    """Take this thread out of all modes except grad mode, until the stack is closed."""
     if _is_inferring():
         stack.enter_context(torch.inference_mode(False))
     if _is_casting():
@@ -94,7 +94,7 @@ def default_modes(
     scope: AbstractContextManager[Any], keeps_recording: bool
 ) -> AbstractContextManager[Any]:
     """See ``Framework`` in ``distributed/frameworks.py``."""
-    # A pass keeps the profile of its thread, too; a handler is not to be seen in it.
+    # A pass also stays in the profile of its thread; a handler must not appear in it.
     is_fresh = keeps_recording or (torch.is_grad_enabled() and THREAD.recording is None)
     return scope if is_fresh and _is_plain() else _ordinarily(scope, keeps_recording)
 
@@ -110,7 +110,7 @@ def _ordinarily(scope: AbstractContextManager[Any], keeps_recording: bool) -> It
 
 
 def run_ordinarily(function: Callable[[], R]) -> R:
-    """Return the function's result, computed in no mode of this thread but whether it records."""
+    """Return the function's result, computed outside of this thread's modes except grad mode."""
     if _is_plain():
         return function()
     with ExitStack() as stack:

@@ -1,15 +1,15 @@
-"""What PyTorch's profiler records on a thread, and the remote calls among it.
+"""Show remote calls in PyTorch's profiles.
 
-PyTorch's own remote calls are seen by its first profiler alone,
-``torch.autograd.profiler_legacy``; so are these. Its records are made in C++, of one thread, and
-can't be made from Python; but the events that a profile shows are made of them in Python, when it
-ends. `install` has that done here: a `Recording` goes with each profile, and adds the calls that
-were made on its thread (`CallSpan`) with what came back for them.
+Only PyTorch's first profiler, ``torch.autograd.profiler_legacy``, shows PyTorch's own remote calls,
+so telegrad supports that one. It records one thread, in C++, where Python can't add records; but
+when a profile ends, Python makes events of the records. `install` replaces that step: each profile
+gets a `Recording`, which adds the calls made on its thread (`CallSpan`) and the events that their
+handlers recorded.
 
-A thread that waits may serve others: what it records rests for so long (`resting`, entered by
+A waiting thread may run handlers: its profile is suspended meanwhile (`resting`, entered by
 ``modes``), and a handler can be recorded for its caller on whichever thread it runs (`record`).
 
-May not know calls: how a span begins, and how events travel, is their affair.
+This module knows nothing of RPC: ``telegrad/torch/rpc/profile`` starts spans and sends events.
 """
 
 import threading
@@ -23,7 +23,7 @@ from torch.autograd import profiler_legacy
 from torch.autograd.profiler_util import FunctionEvent
 
 Served = tuple[float, list[FunctionEvent]]
-"""What a handler recorded: when that began, by its worker's clock, and events since then (µs)."""
+"""A handler's recording: its start by its worker's clock, and events relative to that, in µs."""
 
 _legacy: Any = profiler_legacy
 _Event: Any = FunctionEvent
@@ -47,26 +47,26 @@ _REMOTE: Final = "#remote_op: "
 
 class _Thread(threading.local):
     recording: "Recording | None" = None
-    """That of the profile which is on here; see `current`."""
+    """The recording of the profile that is on in this thread; see `current`."""
 
 
 THREAD: Final = _Thread()
 
 
 def current() -> "Recording | None":
-    """Return the recording of the profile that is on here, and not only was not left in order."""
+    """Return the recording of this thread's profile; drop one whose profile ended abnormally."""
     if THREAD.recording is not None and not is_any_on():
         THREAD.recording = None
     return THREAD.recording
 
 
 def _now() -> float:
-    """Return the time by the clock of PyTorch's records."""
+    """Return the time in µs by the clock of PyTorch's records."""
     return time.time_ns() / 1e3
 
 
 class CallSpan:
-    """A remote call as an event: from now until it is settled, with what was recorded for it."""
+    """A remote call as a profiler event, which begins now, with its handler's events."""
 
     def __init__(self, name: str, node: int) -> None:
         self.name = name
@@ -76,15 +76,15 @@ class CallSpan:
         self._served: Served | None = None
 
     def stop(self, _: object = None) -> None:
-        """End it, now."""
+        """End the span now."""
         self._end = _now()
 
     def add(self, served: Served | None) -> None:
-        """Add what its handler recorded."""
+        """Add the handler's recording."""
         self._served = served
 
     def events(self, start: float, thread: int) -> Iterator[FunctionEvent]:
-        """Yield it, if it has ended, and what was recorded for it, on a profile's own scale."""
+        """Yield the call's event, if it has ended, and its handler's, relative to `start`."""
         if self._end is None:
             return
         yield _Event(
@@ -117,16 +117,16 @@ class CallSpan:
         lasted = max((event.time_range.end for event in events), default=0.0)
         if self._begin <= began and began + lasted <= self._end:
             return began
-        # The other clock differs: as much of the call was before it as after it.
+        # The clocks differ: place the handler in the middle of the call.
         return (self._begin + self._end - lasted) / 2
 
 
 class Recording:
-    """What a profile has recorded so far: PyTorch's records, in parts, and calls."""
+    """A profile's data so far: PyTorch's records, collected in parts, and spans of calls."""
 
     def __init__(self, profile: Any) -> None:
         self.options = {name: bool(getattr(profile, name)) for name in _OPTIONS}
-        """What the profile was made with, for `record`."""
+        """The profile's options, for `record`."""
         self.spans: list[CallSpan] = []
         self._config = profile.config()
         self._by_thread: dict[int, list[Any]] = {}
@@ -137,18 +137,18 @@ class Recording:
         THREAD.recording = self
 
     def rest(self) -> None:
-        """Record no more for now."""
+        """Stop recording for now."""
         THREAD.recording = None
         self.add(_disable())
 
     def add(self, lists: Sequence[Sequence[Any]]) -> None:
-        """Add records of PyTorch's, a list of each thread."""
+        """Add PyTorch's records, one list per thread."""
         for records in lists:
             if records:
                 self._by_thread.setdefault(records[0].thread_id(), []).extend(records)
 
     def begun(self) -> Any:
-        """Return the record of its beginning."""
+        """Return the record of the profile's start."""
         return next(
             record
             for records in self._by_thread.values()
@@ -157,7 +157,7 @@ class Recording:
         )
 
     def events(self) -> list[FunctionEvent]:
-        """Return what was recorded, in order; asked for once."""
+        """Return all events in order; call it once, since it changes those of handlers."""
         found: list[FunctionEvent] = _parse(list(self._by_thread.values()))
         if self.spans:
             begun = self.begun()
@@ -167,7 +167,7 @@ class Recording:
         return found
 
     def served(self, node: int) -> Served:
-        """Return what a handler of worker `node` recorded."""
+        """Return the recording as that of a handler on worker `node`."""
         events = self.events()
         for event in events:
             if not event.is_remote:
@@ -177,7 +177,7 @@ class Recording:
 
 @contextmanager
 def resting() -> Iterator[None]:
-    """Have this thread's profile rest, if one is on that can."""
+    """Suspend this thread's profile, if it has one that `install` knows of."""
     recording = current()
     if recording is None:
         yield
@@ -192,9 +192,9 @@ def resting() -> Iterator[None]:
 def record(
     options: Mapping[str, bool], function: Callable[..., Any], args: Any, kwargs: Any
 ) -> tuple[Any, Recording | None]:
-    """Return a function's result, and what it does on this thread as PyTorch's profiler sees it.
+    """Call a function under PyTorch's profiler; return its result and the recording.
 
-    None where another profiler is on, which sees it: PyTorch allows one at a time.
+    The recording is None if another profiler is on: PyTorch allows one at a time.
     """
     if is_any_on():
         return function(*args, **kwargs), None
@@ -213,7 +213,7 @@ def _begin_recording(profile: Any) -> None:
 
 
 def _parse_all(lists: Sequence[Sequence[Any]]) -> list[FunctionEvent]:
-    """Return what a profile shows that ends on this thread."""
+    """Return the events of a profile that ends on this thread."""
     recording, THREAD.recording = THREAD.recording, None
     if recording is None:
         found: list[FunctionEvent] = _parse(lists)
@@ -223,14 +223,14 @@ def _parse_all(lists: Sequence[Sequence[Any]]) -> list[FunctionEvent]:
 
 
 def name_node(number: int) -> None:
-    """Give PyTorch's events of this process their worker's number, from now on."""
-    # Some builds of PyTorch are without it.
+    """Mark PyTorch's later events of this process with their worker's number."""
+    # Some builds of PyTorch lack these bindings.
     bindings = getattr(torch._C, "_distributed_rpc", None)
     if bindings is not None:
         bindings._set_profiler_node_id(number)
 
 
 def install() -> None:
-    """Have profiles of this process, from now on, show remote calls."""
+    """Make this process's later profiles show remote calls."""
     _legacy.profile._start_trace = _begin_recording
     _legacy._parse_legacy_records = _parse_all

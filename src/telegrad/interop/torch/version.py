@@ -1,4 +1,4 @@
-"""Which versions of PyTorch the bridge is made for; checked once, when PyTorch is first needed."""
+"""The versions of PyTorch that the bridge supports; checked once, when PyTorch is first needed."""
 
 import re
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 from telegrad.errors import UsageError
 
 OLDEST: Final = (2, 11)
-"""The oldest that the tests have been run with."""
+"""The oldest version that has passed the tests."""
 TESTED: Final = (2, 13)
-"""The one that the tests run with."""
+"""The version that the tests run with."""
 
 
 def check(version: str) -> None:
-    """Raise for a version that is too old or that can't be read."""
+    """Raise UsageError for a version that is too old or can't be parsed."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         raise UsageError(

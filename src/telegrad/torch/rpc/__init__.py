@@ -1,8 +1,8 @@
-"""What can stand in for ``torch.distributed.rpc``: the same names over telegrad's workers.
+"""A replacement for ``torch.distributed.rpc``: the same names, running telegrad's workers.
 
-``import telegrad.torch.rpc as rpc`` instead of ``import torch.distributed.rpc as rpc``, and
-a program runs on. `docs/coming-from-torch.md` tells what PyTorch's own tests say of it. PyTorch is
-imported by this package, and by nothing below it.
+A program writes ``import telegrad.torch.rpc as rpc`` in place of ``import torch.distributed.rpc as
+rpc``. `docs/coming-from-torch.md` lists the results of PyTorch's own tests. This package imports
+PyTorch; no lower layer does.
 """
 
 from telegrad.torch.rpc import api, backend_registry, constants, functions, internal

@@ -1,4 +1,4 @@
-"""The worker, for programs that ask for PyTorch's agent."""
+"""The current worker behind the interface of PyTorch's RPC agent."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
 
 
 class RpcAgent:
-    """One worker's agent; made anew whenever it is asked for."""
+    """One worker's agent; each request for the agent makes a new object."""
 
     def __init__(self, worker: Worker, options: TensorPipeRpcBackendOptions) -> None:
         self._worker = worker
@@ -22,22 +22,22 @@ class RpcAgent:
 
     @property
     def is_static_group(self) -> bool:
-        """Say whether the cluster's size was known when it began."""
+        """Tell whether the cluster's size was fixed when it began."""
         return not api.is_world_open()
 
     def get_worker_info(self, who: str | int | WorkerInfo | None = None) -> WorkerInfo:
-        """Return who a worker is; without a name, who this one is."""
+        """Return the WorkerInfo of a worker; without an argument, of this one."""
         if who is None:
             return self._worker.info
         with as_torch_raises():
             return self._worker.find(who).info
 
     def get_worker_infos(self) -> list[WorkerInfo]:
-        """Return who all workers are."""
+        """Return the WorkerInfo of every worker."""
         return [peer.info for peer in self._worker.peers.all()]
 
     def get_debug_info(self) -> dict[str, str]:
-        """Return what the worker is doing, as text."""
+        """Return counts of the worker's calls and threads, as text."""
         paths = self._worker.peers.endpoints()
         serving = sum(len(path.serving) for path in paths)
         return {
@@ -56,11 +56,11 @@ class RpcAgent:
 
 
 class TensorPipeAgent(RpcAgent):
-    """The agent of the only backend there is."""
+    """The agent of the only backend."""
 
 
 def get_rpc_timeout() -> float:
-    """Return the seconds after which a call fails that has no timeout of its own."""
+    """Return the default timeout of calls, in seconds."""
     try:
         return current_worker().options.rpc_timeout
     except NotInitialized:
@@ -68,14 +68,14 @@ def get_rpc_timeout() -> float:
 
 
 def set_rpc_timeout(seconds: float) -> None:
-    """Change the timeout of calls that have none of their own, from now on."""
+    """Set the default timeout of later calls, in seconds."""
     with as_torch_raises():
         worker = current_worker()
         worker.options = replace(worker.options, rpc_timeout=float(seconds))
 
 
 def reference_counts() -> dict[str, str]:
-    """Return how many values others refer to, and what is under way."""
+    """Return counts of this worker's RRefs, and of those still being made or sent, as text."""
     with as_torch_raises():
         references = current_worker().references
     sharing, counts = references.sharing(), references.counts()

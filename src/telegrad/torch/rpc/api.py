@@ -1,4 +1,4 @@
-"""Beginning and end: ``torch.distributed.rpc.api``."""
+"""A replacement for ``torch.distributed.rpc.api``: calls, and shutdown."""
 
 import contextlib
 import functools
@@ -45,12 +45,12 @@ _NO_END: Final = 1e8
 """Seconds."""
 _default_pickler: Any = _internal_rpc_pickler
 _ignore_rref_leak = True
-"""Whether `shutdown` lets go of values that others still refer to without a word."""
+"""As in PyTorch: whether `shutdown` ignores values that others still refer to. It always does."""
 
 
 @contextlib.contextmanager
 def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
-    """Name another pickler, and refuse the calls inside of the block: they would not use it."""
+    """Set another pickler, and refuse calls inside the block, since telegrad would not use it."""
     global _default_pickler
     _default_pickler = rpc_pickler
     others = [] if rpc_pickler is _internal_rpc_pickler else [rpc_pickler]
@@ -64,7 +64,7 @@ def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
 
 
 def _require_initialized(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, which now says so when it is called before ``init_rpc``."""
+    """Return the function with a check that ``init_rpc`` was called."""
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -75,9 +75,9 @@ def _require_initialized(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
-    """Leave the cluster; if `graceful`, when all have finished. A timeout of 0 means no end.
+    """Leave the cluster; if `graceful`, first wait until all workers have called this.
 
-    In an open world each leaves when it has finished itself.
+    In an open world, each waits for its own work only. `timeout` is in seconds; 0 means no limit.
     """
     current()
     try:
@@ -93,9 +93,9 @@ def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
 
 
 def _delete_all_user_and_unforked_owner_rrefs() -> None:
-    """Do nothing: references go with their worker."""
+    """Do nothing: a worker's references end with it."""
 
 
 def _barrier(worker_names: Any) -> None:
-    """Wait until all of those workers have come here."""
+    """Wait until all of these workers have called this."""
     _all_gather(None, worker_names)

@@ -1,4 +1,4 @@
-"""Which backends there are: one, telegrad, under the name that programs ask for."""
+"""The registry of backends. There is one, telegrad, under the name that programs use."""
 
 import enum
 from typing import Any
@@ -8,7 +8,7 @@ from telegrad.torch.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOp
 
 
 class BackendType(enum.Enum):
-    """The backends that ``init_rpc`` knows."""
+    """The backends that ``init_rpc`` accepts."""
 
     TENSORPIPE = "TENSORPIPE"
 
@@ -17,7 +17,7 @@ class BackendType(enum.Enum):
 
 
 def backend_registered(backend_name: str) -> bool:
-    """Tell whether there is a backend of that name."""
+    """Tell whether a backend of that name exists."""
     return backend_name in BackendType.__members__
 
 
@@ -30,9 +30,9 @@ def construct_rpc_backend_options(
     """Return options for a backend.
 
     Arguments:
-        backend: The backend; there is one.
-        rpc_timeout: The seconds after which a call fails.
-        init_method: Where the workers meet, a URL.
-        kwargs: What ``TensorPipeRpcBackendOptions`` takes besides.
+        backend: The backend; only ``BackendType.TENSORPIPE`` exists.
+        rpc_timeout: The default timeout of calls, in seconds.
+        init_method: The URL where the workers meet, as for ``TensorPipeRpcBackendOptions``.
+        kwargs: Other arguments of ``TensorPipeRpcBackendOptions``.
     """
     return TensorPipeRpcBackendOptions(rpc_timeout=rpc_timeout, init_method=init_method, **kwargs)

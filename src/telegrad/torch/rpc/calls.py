@@ -1,7 +1,7 @@
-"""The calls of ``torch.distributed.rpc``, over the current worker.
+"""The calls of ``torch.distributed.rpc``, made by the current worker.
 
-They take and give what users of PyTorch know: torch futures, RuntimeErrors, a timeout of -1 for
-the worker's own. What they do is telegrad's.
+They have PyTorch's interface: torch futures, RuntimeErrors, and -1 for the default timeout. The
+calls themselves are telegrad's.
 """
 
 import contextlib
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 _UNSET: Final = constants.UNSET_RPC_TIMEOUT
 _thread_local_var = threading.local()
 options_of_worker: WeakKeyDictionary[Worker, TensorPipeRpcBackendOptions] = WeakKeyDictionary()
-# Programs name these two as PyTorch's, whichever calls they make.
+# Programs use these two under PyTorch's own names, so they are replaced there.
 install()
 install_wait_all()
 
 
 def current() -> Worker:
-    """Return the current worker; raise in PyTorch's words if there is none."""
+    """Return the current worker; raise NotInitialized in PyTorch's words if there is none."""
     try:
         return current_worker()
     except NotInitialized as error:
@@ -72,7 +72,7 @@ def _find(worker: Worker, to: Any) -> str | WorkerInfo:
 
 
 def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
-    """Return who a worker is; without a name, who this one is."""
+    """Return the WorkerInfo of a worker; without an argument, of this one."""
     worker = current()
     if worker_name is None:
         return worker.info
@@ -87,22 +87,22 @@ def rpc_sync(
 
     Arguments:
         to: The name, rank or WorkerInfo of the worker.
-        func: What is called there.
+        func: The function to call there.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        timeout: The seconds until it fails; -1 for the worker's own, 0 for no end.
+        timeout: The seconds until the call fails; -1 for the default timeout, 0 for no limit.
 
     Returns:
-        What the function returned.
+        The function's result.
 
     Raises:
-        RuntimeError: If the worker can't be reached, is lost or late.
-        Exception: What the function raised, with its own type.
+        RuntimeError: If the worker can't be reached, is lost, or does not answer in time.
+        Exception: Any exception that the function raised, with its own type.
     """
     worker = current()
     callee = _find(worker, to)
     function, args, kwargs, said = sent = prepared(func, args, kwargs)
-    # A call to oneself without a timeout of its own needs no other thread.
+    # None, not -1: then a call to this worker itself can run on this thread.
     timeout = None if timeout is _UNSET else timeout
     try:
         if THREAD.recording is not None:
@@ -121,13 +121,13 @@ def rpc_async(
 
     Arguments:
         to: The name, rank or WorkerInfo of the worker.
-        func: What is called there.
+        func: The function to call there.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        timeout: The seconds until it fails; -1 for the worker's own, 0 for no end.
+        timeout: The seconds until the call fails; -1 for the default timeout, 0 for no limit.
 
     Returns:
-        The future, which fails as ``rpc_sync`` raises.
+        The future. Waiting for it raises the errors that ``rpc_sync`` raises.
     """
     worker = current()
     callee = _find(worker, to)
@@ -143,7 +143,7 @@ def rpc_async(
                 )
             future = CallFuture(call)
     except PeerError as error:
-        # A worker that can't be reached fails the call, not the calling.
+        # If the worker can't be reached, the future fails; `rpc_async` itself does not raise.
         future = failed(error)
     if hasattr(_thread_local_var, "future_list"):
         _thread_local_var.future_list.append(future)
@@ -153,17 +153,17 @@ def rpc_async(
 def remote(
     to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float | None = _UNSET
 ) -> "RRef":
-    """Run `func(*args, **kwargs)` on worker `to`; return a reference to its result at once.
+    """Start `func(*args, **kwargs)` on worker `to`; return an RRef to its result at once.
 
     Arguments:
         to: The name, rank or WorkerInfo of the worker.
-        func: What is called there.
+        func: The function to call there.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        timeout: The seconds until the value is late; -1 for the worker's own, 0 for no end.
+        timeout: The seconds to make the value; -1 for the default timeout, 0 for no limit.
 
     Returns:
-        The reference; what the function raises is raised where its value is asked for.
+        The RRef. An exception of the function is raised when the value is requested.
     """
     worker = current()
     callee = _find(worker, to)
@@ -175,7 +175,7 @@ def remote(
             made, recorded = profiled_calls.create(worker, callee, func, sent, asking)
         else:
             made = worker.outgoing.create(callee, function, args, kwargs, asking, said)
-    # A worker of this package's init_rpc makes references of this package's type.
+    # A worker made by this package's init_rpc makes RRefs of this package's type.
     reference = cast("RRef", made)
     reference._patience = timeout
     if recorded is not None:
@@ -184,9 +184,9 @@ def remote(
 
 
 def _asking_time(worker: Worker, timeout: float | None) -> float | None:
-    """Return how long it may take to ask for a value that is to be there within `timeout`.
+    """Return the timeout for the request to make a value, given the value's `timeout`.
 
-    As long as any call, if that is longer: what was asked for goes on, though it be late.
+    It is never shorter than the default timeout: a late value is still made.
     """
     if timeout is None or timeout in (0, _UNSET):
         return timeout
@@ -203,13 +203,13 @@ def _refuse_script() -> NoReturn:
 
 
 for _call in (rpc_sync, rpc_async, remote):
-    # TorchScript asks for what is to be compiled in a function's place.
+    # TorchScript calls this to get what to compile in the function's place.
     cast(Any, _call).__prepare_scriptable__ = _refuse_script
 
 
 @contextlib.contextmanager
 def _wait_all() -> Iterator[None]:
-    """Wait, at the end of the block, for all that ``rpc_async`` began inside of it."""
+    """Wait, at the end of the block, for all calls that ``rpc_async`` started in it."""
     _thread_local_var.future_list = []
     try:
         yield

@@ -1,8 +1,8 @@
-"""Errors as programs written for ``torch.distributed.rpc`` expect them.
+"""Telegrad's errors as programs written for ``torch.distributed.rpc`` expect them.
 
-There, what goes wrong between workers is a RuntimeError with certain words in it. Here it is also
-what telegrad calls it: each class below is both. An exception that a remote function raised keeps
-its own type.
+PyTorch raises a RuntimeError with certain words for all that goes wrong between workers. So each
+class below is both telegrad's error and a RuntimeError. An exception that a remote function raised
+keeps its own type.
 """
 
 from collections.abc import Iterator
@@ -30,11 +30,11 @@ class RpcLost(WorkerLost, RuntimeError):
 
 
 class RpcFailed(PeerError, RuntimeError):
-    """Another failure of the other side."""
+    """Any other failure of the other worker."""
 
 
 class RpcUnknownWorker(UnknownWorker, RuntimeError):
-    """A destination that is not part of the cluster."""
+    """A destination that is no worker of the cluster."""
 
 
 class RpcUnserializable(Unserializable, RuntimeError):
@@ -42,11 +42,11 @@ class RpcUnserializable(Unserializable, RuntimeError):
 
 
 class RpcMisused(UsageError, RuntimeError):
-    """A call that can't be served as it was made."""
+    """A call that was made in a way that is not allowed."""
 
 
 TRANSLATED: Final = (PeerError, UsageError)
-"""What ``as_torch`` may make something else of."""
+"""The errors that ``as_torch`` may replace."""
 
 _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
     (CallTimeout, RpcTimeout, "RPC ran for more than set timeout: {}"),
@@ -63,7 +63,7 @@ _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
 
 
 def as_torch(error: BaseException) -> BaseException:
-    """Return the error itself, or one of the same meaning that is a RuntimeError too."""
+    """Return the error itself, or its equivalent that is also a RuntimeError."""
     if not isinstance(error, TRANSLATED):
         return error
     for kind, made_as, words in _WORDS:
@@ -87,17 +87,17 @@ def _like(error: BaseException, kind: type[Exception], words: str) -> BaseExcept
 
 
 def raise_as_torch(error: BaseException) -> NoReturn:
-    """Raise what ``as_torch`` makes of an error."""
+    """Raise an error as ``as_torch`` returns it."""
     try:
         raise as_torch(error) from error.__cause__
     finally:
-        # The traceback holds this frame: what it names must not lead back to the error.
+        # The traceback holds this frame, so a local that holds the error would be a cycle.
         del error
 
 
 @contextmanager
 def as_torch_raises() -> Iterator[None]:
-    """Make errors of telegrad that leave the block RuntimeErrors too."""
+    """Raise telegrad's errors that leave the block as RuntimeErrors, too."""
     try:
         yield
     except TRANSLATED as error:

@@ -1,4 +1,4 @@
-"""How a function says that its result comes later; see ``torch.distributed.rpc.functions``."""
+"""A replacement for ``torch.distributed.rpc.functions``: functions whose result comes later."""
 
 import functools
 from collections.abc import Callable
@@ -8,7 +8,7 @@ _MARK = "_wrapped_async_rpc_function"
 
 
 def async_execution(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function that returns a ``torch.futures.Future``: its caller gets the value."""
+    """Mark a function that returns a ``torch.futures.Future``; callers get the future's value."""
 
     @functools.wraps(fn)
     def marked(*args: Any, **kwargs: Any) -> Any:
@@ -19,5 +19,5 @@ def async_execution(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_async(function: Any) -> bool:
-    """Tell whether a function is marked so."""
+    """Tell whether ``async_execution`` marked a function."""
     return hasattr(function, _MARK)

@@ -1,11 +1,11 @@
 """The future of a call as a ``torch.futures.Future``.
 
-A program may wait for it here, hang callbacks on it, or give it to ``torch.futures.collect_all``,
-which looks at it from C++. Waiting goes to the call, whose worker may read sockets in that time;
-what C++ sees is settled by a callback of the call.
+A program may wait for it, add callbacks, or pass it to ``torch.futures.collect_all``, which uses it
+from C++. Python waits for the call itself, so the waiting thread may read its worker's sockets; for
+C++, a callback of the call settles the torch future.
 
-Invariant: C++ never holds an exception that was raised. Its traceback would lead to the thread that
-waits, which holds the future: a circle through memory that Python's collector can't see.
+Invariant: C++ never holds an exception that was raised. Its traceback refers to the waiting
+thread's frames, which hold the future: a cycle through C++ that Python's collector can't see.
 """
 
 import contextvars
@@ -23,7 +23,7 @@ _torch_wait_all: Any = torch.futures.wait_all
 
 
 class CallFuture(_Torch):  # type: ignore[misc]
-    """Settled when the future of telegrad that it is made from is."""
+    """A torch future that is settled together with a telegrad future."""
 
     def __init__(self, call: Future[Any]) -> None:
         super().__init__()
@@ -38,14 +38,14 @@ class CallFuture(_Torch):  # type: ignore[misc]
         _set_error(super(), as_torch(error))
 
     def wait(self) -> Any:
-        """Wait for the value and return it; raise the exception if it became one."""
+        """Wait for the value and return it, or raise the call's exception."""
         try:
             return self._call.wait()
         except BaseException as error:
             raise_as_torch(error)
 
     def done(self) -> bool:
-        """Tell whether there is a value or an exception."""
+        """Tell whether the call has a value or an exception."""
         return self._call.done()
 
     def value(self) -> Any:
@@ -56,32 +56,32 @@ class CallFuture(_Torch):  # type: ignore[misc]
             raise_as_torch(error)
 
     def set_result(self, result: Any) -> None:
-        """Refuse: the call settles it."""
+        """Raise RuntimeError: only the call may settle this future."""
         raise RuntimeError("Future can only be marked completed once: by the call that it is of")
 
     def set_exception(self, result: Any) -> None:
-        """Refuse as well, before torch's own would have changed how the value is looked at."""
+        """Raise RuntimeError, before PyTorch's method would replace the unwrap function."""
         self.set_result(result)
 
     def then(self, callback: Any) -> Any:
-        """Return the future of `callback(self)`, run when this is done, in the current context."""
+        """Return a future of `callback(self)`, run in the current context once this is done."""
         return super().then(_in_context(callback))
 
     def add_done_callback(self, callback: Any) -> None:
-        """Call `callback(self)` when this is done, in the current context."""
+        """Run `callback(self)` in the current context once this is done."""
         super().add_done_callback(_in_context(callback))
 
 
 def _in_context(callback: Any) -> Any:
     if not callable(callback):
-        # C++ says what is wrong with it.
+        # PyTorch's C++ raises the error.
         return callback
     context = contextvars.copy_context()
     return lambda done: context.run(callback, done)
 
 
 def _set_error(future: Any, error: BaseException) -> None:
-    """Settle a torch future with an exception that is made anew each time it is raised."""
+    """Settle a torch future with an exception that is copied each time it is raised."""
 
     def give(template: Any) -> Any:
         raise _fresh(template)
@@ -91,7 +91,7 @@ def _set_error(future: Any, error: BaseException) -> None:
 
 
 def _fresh(error: BaseException) -> BaseException:
-    """Return a copy without a traceback; a RuntimeError of the same words if that can't be."""
+    """Return a copy without a traceback; a RuntimeError with its text if it can't be copied."""
     try:
         made = copy.copy(error)
         if type(made) is not type(error):
@@ -105,14 +105,14 @@ def _fresh(error: BaseException) -> BaseException:
 
 
 def failed(error: BaseException) -> CallFuture:
-    """Return a future that has failed already."""
+    """Return a future that has already failed."""
     call: Future[Any] = Future()
     call.set_exception(error)
     return CallFuture(call)
 
 
 def outcome_of(torch_future: Any) -> Future[Any]:
-    """Return a future of telegrad that is settled as the torch future is."""
+    """Return a telegrad future that is settled as the torch future is."""
     if isinstance(torch_future, CallFuture):
         return torch_future._call
     outcome: Future[Any] = Future()
@@ -130,8 +130,8 @@ def outcome_of(torch_future: Any) -> Future[Any]:
 def wait_all(futures: list[Any]) -> list[Any]:
     """Return the values of torch futures, in order; raise as soon as one of them has failed.
 
-    To C++ a call that failed is one whose value raises when it is looked at, so
-    ``torch.futures.wait_all`` would wait for all others first.
+    PyTorch's own ``torch.futures.wait_all`` would wait for all others first: to C++ a failed call
+    has a value, which raises when it is unwrapped.
     """
     if not any(isinstance(future, CallFuture) for future in futures):
         return cast(list[Any], _torch_wait_all(futures))
@@ -152,11 +152,11 @@ def wait_all(futures: list[Any]) -> list[Any]:
     finally:
         for outcome in outcomes:
             outcome._forget_callback(callback)
-    # If one has failed, that one alone is sure to be done.
+    # If one has failed, only that one is sure to be done: raise its error first.
     futures[outcomes.index(last)].wait()
     return [future.wait() for future in futures]
 
 
 def install_wait_all() -> None:
-    """Have ``torch.futures.wait_all`` do what `wait_all` does."""
+    """Replace ``torch.futures.wait_all`` by `wait_all`."""
     torch.futures.wait_all = wait_all

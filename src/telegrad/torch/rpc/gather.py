@@ -1,14 +1,14 @@
-"""Meetings of workers by calls alone: everyone gives an object and gets everybody's.
+"""All-gather by remote calls: each worker of a *meeting* gives an object and gets everyone's.
 
-The worker whose name sorts first leads. Each of the others has one call open to it, which gives an
-object and is answered with everybody's; and the leader has one open to each of them, which is
-answered when that worker has what it came for. So nobody waits for a worker that is lost, and the
-leader does not leave before the others were answered. Who gives up says so to those it has calls
-open to, whether they have come or not: no call is served for ever, which would keep a worker from
-leaving.
+The worker whose name sorts first leads. Each other worker makes one call to the leader, which
+carries its object and is answered with all objects. The leader makes one call to each other worker,
+which is answered when that worker has all objects. So a lost worker ends everyone's wait, and the
+leader does not leave before the others were answered. A worker that gives up tells those that it
+has calls open to, whether they have joined or not: a call that is never answered would keep a
+worker from leaving.
 
-A meeting is known by the incarnations of those who take part and by a number, so that threads may
-hold several, and those of a worker's earlier incarnation don't count.
+A meeting is identified by its members' incarnations and a number, so that threads may hold several
+meetings at once, and calls of a worker's earlier incarnation don't match.
 """
 
 import threading
@@ -31,16 +31,16 @@ _Number = tuple[str, int]
 
 
 class _Meeting:
-    """What one of its workers knows of it."""
+    """One worker's state of a meeting."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
         self.outcome: Future[dict[str, Any]] = Future()
-        """Everybody's objects."""
+        """All objects, by worker."""
         self._lock = threading.Lock()
 
     def give(self, name: str, given: Any, size: int) -> None:
-        """Take an object; with the last one the meeting is over."""
+        """Add a worker's object; the last one ends the meeting."""
         with self._lock:
             self.objects[name] = given
             is_over = len(self.objects) == size
@@ -48,7 +48,7 @@ class _Meeting:
             self.settle(None)
 
     def settle(self, error: BaseException | None) -> None:
-        """End the meeting, or fail it; the first call counts."""
+        """End the meeting, or fail it; only the first call has an effect."""
         self.outcome._settle(None if error is not None else self.objects, error)
 
 
@@ -61,14 +61,14 @@ class _Meetings:
         self._open: dict[_Number, _Meeting] = {}
 
     def begin(self, group: str) -> tuple[_Number, _Meeting]:
-        """Come to the group's next meeting."""
+        """Join the group's next meeting."""
         with self._lock:
             number = group, self._begun[group]
             self._begun[group] += 1
             return number, self._open.setdefault(number, _Meeting())
 
     def find(self, number: _Number) -> _Meeting | None:
-        """Return the meeting, which this worker is in or will come to; None if it has left."""
+        """Return a meeting that this worker is in or will join; None if it has left it."""
         with self._lock:
             if number[1] < self._begun[number[0]]:
                 return self._open.get(number)
@@ -94,12 +94,12 @@ def all_gather(
     worker_names: Iterable[str] | None = None,
     timeout: float = constants.UNSET_RPC_TIMEOUT,
 ) -> dict[str, Any]:
-    """Give an object; return everybody's, by name, when all have come.
+    """Give an object; return all workers' objects, by name, when all have called this.
 
     Arguments:
         given: This worker's object.
-        worker_names: Those who meet, this worker among them; None for all.
-        timeout: The seconds to wait; 0 or -1 for no end.
+        worker_names: The workers that meet, including this one; None for all.
+        timeout: The seconds to wait; 0 or -1 for no limit.
 
     Raises:
         RuntimeError: If this worker is not among them, or one is lost, late or gives up.
@@ -112,7 +112,7 @@ def all_gather(
             raise RuntimeError(
                 f"expected {worker.name!r}, which meets the others, among {[i.name for i in who]}"
             )
-        # Nobody waits for a worker that is lost: without a timeout there is no end.
+        # No limit by default, since a lost worker ends the wait anyway.
         seconds = 0.0 if timeout == constants.UNSET_RPC_TIMEOUT else timeout
         meetings = _meetings(worker)
         number, meeting = meetings.begin(",".join(f"{i.name}@{i.incarnation}" for i in who))
@@ -132,7 +132,7 @@ def all_gather(
             raise
         finally:
             meetings.end(number)
-            # The leader asks whether this worker has what it came for.
+            # This answers the leader's call, `_attend`.
             meeting.settle(None)
 
 
@@ -177,7 +177,7 @@ def _await_all(calls: dict[str, Future[None]], seconds: float) -> None:
 
 @async_execution
 def _give(number: _Number, name: str, given: Any, size: int) -> Future[dict[str, Any]]:
-    """Give the leader the object of a worker; answer with everybody's."""
+    """Add a worker's object to the leader's meeting; answer with all objects."""
     meeting = _meetings(current()).find(number)
     if meeting is None:
         raise PeerError(f"worker {current().name!r} gave up the meeting before {name!r} came")
@@ -187,7 +187,7 @@ def _give(number: _Number, name: str, given: Any, size: int) -> Future[dict[str,
 
 @async_execution
 def _attend(number: _Number) -> Future[Any]:
-    """Answer the leader when this worker has come and has everybody's objects, or left."""
+    """Answer the leader when this worker has joined and has all objects, or has left."""
     meeting = _meetings(current()).find(number)
     if meeting is not None:
         return meeting.outcome.then(lambda _: None)
@@ -197,7 +197,7 @@ def _attend(number: _Number) -> Future[Any]:
 
 
 def _give_up(number: _Number, why: str) -> None:
-    """End a worker's meeting with an error; it may not have come yet."""
+    """End this worker's meeting with an error, also if it has not joined yet."""
     meeting = _meetings(current()).find(number)
     if meeting is not None:
         meeting.settle(PeerError(why))

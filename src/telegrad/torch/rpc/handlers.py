@@ -1,8 +1,8 @@
-"""What runs on the callee for the calls that need more than their function.
+"""The functions that run on the callee where calling the user's function is not enough.
 
-Marked functions return torch futures, TorchScript functions are sent by name, and a proxy's method
-is known on the owner of its value alone. Those that run whatever they are told to are not exposed:
-strict workers don't serve them.
+Functions marked ``async_execution`` return torch futures, TorchScript functions are sent by name,
+and only the owner of a value can look up a proxy's method. Handlers that run any function they are
+given are not exposed: strict workers refuse them.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
 
 
 def prepared(function: Any, args: Any, kwargs: Any) -> Prepared:
-    """Return what is called over there for a function of the user's, and what errors call it."""
+    """Return the function and arguments to send for a user's call, and its name in errors."""
     if not callable(function):
         raise TypeError(f"function should be callable, got {type(function).__name__}")
     if OTHER_PICKLERS:
@@ -47,7 +47,7 @@ def prepared(function: Any, args: Any, kwargs: Any) -> Prepared:
 
 
 def is_builtin(function: Any) -> bool:
-    """Tell whether a function is one of torch's own in C++, which know no module."""
+    """Tell whether a function is one of PyTorch's C++ builtins, whose ``__module__`` is None."""
     return (
         getattr(function, "__module__", "") is None
         and getattr(torch, function.__name__, None) is function
@@ -55,7 +55,7 @@ def is_builtin(function: Any) -> bool:
 
 
 def run_builtin(name: str, args: Any, kwargs: Any) -> Any:
-    """Run a function of torch's own."""
+    """Run a C++ builtin of PyTorch by name."""
     function = getattr(torch, name)
     if not is_builtin(function):
         raise AttributeError(f"expected the name of a builtin function of torch, got {name!r}")
@@ -64,15 +64,15 @@ def run_builtin(name: str, args: Any, kwargs: Any) -> Any:
 
 @async_execution
 def run_async(function: Any, args: Any, kwargs: Any) -> Future[Any]:
-    """Run a marked function; the answer is the value of the torch future that it returns."""
+    """Run an ``async_execution`` function; answer with the value of its torch future."""
     return outcome_of(_checked(function(*args, **kwargs)))
 
 
 def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
-    """Run a TorchScript function, which can't be sent, by the name it was defined under."""
+    """Run a TorchScript function, which can't be pickled, by its qualified name."""
     path = qualified_name.removeprefix("__torch__.").split(".")
     if len(path) == 1:
-        # TorchScript leaves out the name of the program itself.
+        # TorchScript leaves out the name of the main module.
         path.insert(0, "__main__")
     found: Any = None
     for end in range(len(path) - 1, 0, -1):
@@ -88,13 +88,13 @@ def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
     try:
         return found(*args, **kwargs)
     except torch.jit.Error as error:
-        # As PyTorch's calls have it: what its interpreter raises is no RuntimeError of itself.
+        # As PyTorch's calls do: its interpreter's errors are not RuntimeErrors.
         raise RuntimeError(str(error)) from error
 
 
 @async_execution
 def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[Any]:
-    """Call a method of a reference's value; a marked one answers with its future's value."""
+    """Call a method of an RRef's value; if it is ``async_execution``, answer with its value."""
     method = getattr(reference.local_value(), name)
     result = method(*args, **kwargs)
     if type(result) is CoroutineType:
@@ -107,13 +107,13 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
 
 
 def type_on_owner(reference: RRef) -> type:
-    """Return the type of a reference's value."""
+    """Return the type of an RRef's value."""
     return type(reference.local_value())
 
 
 @expose
 def wait_for_value(reference: RRef) -> None:
-    """Wait until a reference's value is there."""
+    """Wait until an RRef's value has been made."""
     reference.local_value()
 
 

@@ -1,8 +1,8 @@
-"""How a process becomes a worker: ``init_rpc`` as PyTorch's programs call it."""
+"""Make this process a worker: ``init_rpc`` as PyTorch's programs call it."""
 
 from typing import Any, Final
 
-# Now rather than when the first tensor comes: what imports this has PyTorch loaded.
+# Imported now, not with the first tensor: PyTorch is loaded already.
 import telegrad.interop.torch.framework  # noqa: F401
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.interop.torch.profile import name_node
@@ -29,7 +29,7 @@ _MIXED: Final = (
 
 
 def is_available() -> bool:
-    """Return True: there is no build without it."""
+    """Return True: RPC is always available."""
     return True
 
 
@@ -40,20 +40,20 @@ def init_rpc(
     world_size: int | None = None,
     rpc_backend_options: RpcBackendOptions | None = None,
 ) -> None:
-    """Make this process a worker of a cluster; return when all workers are in.
+    """Make this process a worker of a cluster; return when all workers have joined.
 
     Arguments:
         name: This worker's name.
-        backend: The backend; there is one.
-        rank: Its number, from 0; -1 for what the URL in the options, or RANK, says.
-        world_size: How many workers there are; None for what the URL, or WORLD_SIZE, says;
-            if they say nothing, the world is an open one, and this returns at once.
-        rpc_backend_options: What the worker may choose, the URL among it.
+        backend: The backend; only ``BackendType.TENSORPIPE`` exists.
+        rank: This worker's number, from 0; -1 to take it from the options' URL, or from RANK.
+        world_size: The number of workers; None to take it from the URL, or from WORLD_SIZE. If
+            neither has it, the world is open, and this returns at once.
+        rpc_backend_options: The worker's options, such as the URL where the workers meet.
 
     Raises:
-        TypeError: For arguments of other types.
-        ValueError: For a URL that is none, or rank and size that nothing says.
-        RuntimeError: If this process is a worker already, or the workers don't come together.
+        TypeError: If an argument has the wrong type.
+        ValueError: If the URL is not valid, or the rank is not given anywhere.
+        RuntimeError: If this process already is a worker, or the workers fail to meet.
     """
     options = _checked(backend, rpc_backend_options)
     if _is_current_rpc_agent_set():
@@ -75,7 +75,7 @@ def init_rpc(
 
 
 def _own(options: TensorPipeRpcBackendOptions) -> Options:
-    """Return the options that mean something to telegrad."""
+    """Return the options that telegrad uses."""
     maps = {
         to: {str(here): str(there) for here, there in device_map.items()}
         for to, device_map in options.device_maps.items()
@@ -86,7 +86,7 @@ def _own(options: TensorPipeRpcBackendOptions) -> Options:
 def _begin(worker: Worker) -> None:
     attach_autograd(worker)
     worker.references.handle_type = RRef
-    # In profiles, what this process does is what this worker does.
+    # Profiles of this process show the worker's number.
     name_node(worker.id)
 
 
@@ -105,7 +105,7 @@ def _checked(backend: Any, options: Any) -> TensorPipeRpcBackendOptions:
 
 
 def _get_debug_info() -> dict[str, str | int]:
-    """Return what references, worker and distributed autograd are doing, as text."""
+    """Return counts about RRefs, calls and distributed autograd."""
     return {
         **reference_counts(),
         **_get_current_rpc_agent().get_debug_info(),

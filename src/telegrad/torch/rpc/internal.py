@@ -1,4 +1,4 @@
-"""Names of ``torch.distributed.rpc.internal`` that programs use beside the calls themselves."""
+"""The names of ``torch.distributed.rpc.internal`` that programs use."""
 
 import enum
 from collections import namedtuple
@@ -9,7 +9,7 @@ from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire import pickler
 
 PythonUDF = namedtuple("PythonUDF", ["func", "args", "kwargs"])
-"""A function and what it is called with."""
+"""A function and its arguments."""
 
 
 class RPCExecMode(enum.Enum):
@@ -22,7 +22,7 @@ class RPCExecMode(enum.Enum):
 
 
 def serialize(obj: Any) -> tuple[bytes, list[Any]]:
-    """Return an object as a pickle with holes, and the tensors that belong into them."""
+    """Pickle an object; return the pickle, and the tensors, which are left out of it."""
     stream, slots = pickler.dumps(obj, "the object")
     for each in slots:
         if isinstance(each, RRef) and each._worker.closed:
@@ -34,7 +34,7 @@ def serialize(obj: Any) -> tuple[bytes, list[Any]]:
 
 
 def deserialize(binary_data: bytes, tensor_table: list[Any]) -> Any:
-    """Return the object again."""
+    """Undo `serialize`."""
     return pickler.loads(binary_data, tensor_table)
 
 
@@ -47,11 +47,11 @@ class _InternalRPCPickler:
 
 _internal_rpc_pickler = _InternalRPCPickler()
 OTHER_PICKLERS: list[Any] = []
-"""Those that ``_use_rpc_pickler`` names: calls are refused as long as there are any."""
+"""The picklers set by ``_use_rpc_pickler``; calls are refused while there are any."""
 
 
 def _build_rpc_profiling_key(
     exec_type: RPCExecMode, func_name: str, current_worker_name: str, dst_worker_name: str
 ) -> str:
-    """Return what a call is named in a profile."""
+    """Return the name of a call in a profile."""
     return f"rpc_{exec_type.value}#{func_name}({current_worker_name} -> {dst_worker_name})"

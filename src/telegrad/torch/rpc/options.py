@@ -1,7 +1,7 @@
-"""What a program chooses about its worker, as ``torch.distributed.rpc`` lets it choose.
+"""The options of a worker, as ``torch.distributed.rpc`` has them.
 
-Threads, transports and channels are accepted and mean nothing here: telegrad's threads grow on
-demand, and it finds the way between two workers itself.
+Those for threads, transports and channels are accepted but have no effect: telegrad starts threads
+on demand and chooses the connection between two workers itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _Device = int | str | torch.device
 
 
 class RpcBackendOptions:
-    """What every backend lets a program choose: a timeout in seconds, and where workers meet."""
+    """The options of every backend: the calls' default timeout in seconds, and a URL to meet at."""
 
     def __init__(
         self,
@@ -32,18 +32,18 @@ class RpcBackendOptions:
 
 
 class TensorPipeRpcBackendOptions(RpcBackendOptions):
-    """The options of the only backend there is, under the name that programs use for it.
+    """The options of the only backend, under the name that programs use.
 
     Arguments:
-        num_worker_threads: Means nothing here, as `_transports` and `_channels`.
-        rpc_timeout: The seconds after which a call fails.
-        init_method: Where the workers meet, a URL: ``rendezvous.py``.
-        device_maps: By worker, to which device there the tensors of each device here go.
+        num_worker_threads: Accepted without effect, as `_transports` and `_channels` are.
+        rpc_timeout: The default timeout of calls, in seconds.
+        init_method: Where workers meet: ``env://``, ``tcp://host:port`` or ``file:///path``.
+        device_maps: For each worker, a map from devices here to devices there.
         devices: The CUDA devices that calls may use.
 
     Raises:
-        TypeError: For a timeout or a URL of another type.
-        ValueError: For maps that are not one to one, and devices that are not CUDA's.
+        TypeError: If the timeout or the URL has the wrong type.
+        ValueError: If a map is not one to one, or a device is not a CUDA device.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         self.set_devices(devices or [])
 
     def set_device_map(self, to: str, device_map: Mapping[Any, Any]) -> None:
-        """Add to which device of worker `to` the tensors of each device here go."""
+        """Add entries to the map from devices here to those of worker `to`."""
         found = self.device_maps.setdefault(to, {})
         taken: dict[torch.device, torch.device] = {}
         for given, wanted in device_map.items():
@@ -85,7 +85,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         found.update({here: there for there, here in taken.items()})
 
     def set_devices(self, devices: Sequence[_Device]) -> None:
-        """Name the CUDA devices that calls may use."""
+        """Set the CUDA devices that calls may use."""
         chosen = [torch.device(device) for device in devices]
         for device in chosen:
             if device.type != "cuda":

@@ -1,13 +1,13 @@
-"""Where the workers of a program meet, by the URL that it gives to ``init_rpc``.
+"""Where the workers of a program meet, by the URL that it passes to ``init_rpc``.
 
-``env://`` and ``tcp://host:port`` name rank 0's address; ``file:///path`` any path that all
-workers name alike: telegrad meets at a socket that is found by it, and leaves the file alone.
+``env://`` and ``tcp://host:port`` give rank 0's address. ``file:///path`` may be any path, the same
+for all workers: they meet at a socket named after it, and telegrad never touches the file.
 
-Programs written for PyTorch know of no key. On one machine telegrad finds one for them: the
-*user's key*, made once, in a directory that only this user can enter. Those workers meet in that
-directory, too, at a socket named after the port: the port itself may be taken by PyTorch's own
-store, which process groups and ``torchrun`` have at the same address. Beyond one machine programs
-need a key or certificates, as every cluster does.
+Programs written for PyTorch have no key. On one machine telegrad uses the *user's key*, made once,
+in a directory that only this user can enter. These workers also meet in that directory, at a socket
+named after the port: the port itself may be in use by PyTorch's own store, which process groups and
+``torchrun`` have at the same address. A program on several machines needs a key or certificates, as
+every cluster does.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from telegrad.rpc.transport import Address
 
 
 class MeetingPlace(NamedTuple):
-    """Where to meet, as whom, and how many there are."""
+    """Where to meet, this worker's rank, and the number of workers."""
 
     meeting: Meeting
     rank: int
@@ -33,16 +33,16 @@ class MeetingPlace(NamedTuple):
 
 
 def find_place(init_method: str, rank: int, world_size: int | None, name: str = "") -> MeetingPlace:
-    """Return where to meet, by a URL and the arguments beside it.
+    """Return where to meet, given a URL and the arguments of ``init_rpc``.
 
     Arguments:
         init_method: The URL.
-        rank: This worker's number; below 0 for what the URL or the environment says.
-        world_size: How many workers there are; None for what the URL or the environment says.
-        name: This worker's, for a certificate.
+        rank: This worker's number; below 0 to take it from the URL or the environment.
+        world_size: The number of workers; None to take it from the URL or the environment.
+        name: This worker's name, for a certificate.
 
     Raises:
-        ValueError: For another URL, or if nothing says the rank or the size.
+        ValueError: If the URL is not valid, or the rank or the port is not given anywhere.
     """
     url = urlsplit(init_method)
     if url.scheme not in ("env", "tcp", "file"):

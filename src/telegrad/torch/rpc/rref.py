@@ -1,7 +1,7 @@
-"""References with the methods that users of ``torch.distributed.rpc.RRef`` know.
+"""RRefs with the methods of ``torch.distributed.rpc.RRef``.
 
-A worker that ``init_rpc`` of this package made holds all its references by this type, those that
-arrive included.
+All references of a worker that this package's ``init_rpc`` made have this type, also those that
+arrive in messages.
 """
 
 from typing import Any
@@ -23,19 +23,19 @@ from telegrad.torch.rpc.profile import profiled_calls
 
 _UNSET = constants.UNSET_RPC_TIMEOUT
 _OF_COPIES = frozenset({"__deepcopy__", "__getstate__", "__setstate__"})
-"""What Python asks an object for that it copies or pickles: they are about the proxy itself."""
+"""The names that Python looks up to copy or pickle an object: they concern the proxy itself."""
 
 
 class RRef(plain.RRef[T_co]):
-    """A handle. ``RRef(value)`` refers to a value of this worker."""
+    """A reference to a value on some worker; ``RRef(value)`` refers to a value of this one."""
 
     __slots__ = ("_creation", "_patience", "_recorded", "_type")
 
     _creation: CallFuture
     _patience: float | None
-    """The timeout that the creation of the value was given."""
+    """The timeout of the value's creation."""
     _recorded: CallFuture
-    """Of a creation that a profile shows: done when it can."""
+    """For a profiled creation: done when its recording has arrived."""
     _type: CallFuture
 
     def __init__(self, value: T_co, type_hint: Any = None) -> None:
@@ -58,7 +58,7 @@ class RRef(plain.RRef[T_co]):
         )
 
     def local_value(self) -> T_co:
-        """Return the value itself, on its owner."""
+        """Return the value itself; only its owner may call this."""
         if self._fork is not None:
             raise RuntimeError(
                 f"For {self}, can't call localValue() on user {_info_text(self._worker.info)}. "
@@ -83,7 +83,7 @@ class RRef(plain.RRef[T_co]):
                 return super().to_here(seconds)
 
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
-        """Run a backward pass from the value, on its owner."""
+        """Run a backward pass from the value, on its owner; without a context, a local pass."""
         if self._fork is None:
             autograd.backward_from_value(self.local_value(), dist_autograd_ctx_id, retain_graph)
             return
@@ -102,19 +102,19 @@ class RRef(plain.RRef[T_co]):
             ).wait()
 
     def rpc_sync(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
-        """Return a proxy: the value's methods, run on its owner."""
+        """Return a proxy whose methods run on the owner and return their results."""
         return RRefProxy(self, "rpc_sync", timeout)
 
     def rpc_async(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
-        """Return a proxy: the value's methods, run on its owner; they give futures."""
+        """Return a proxy whose methods run on the owner and return futures."""
         return RRefProxy(self, "rpc_async", timeout)
 
     def remote(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
-        """Return a proxy: the value's methods, run on its owner; they give references."""
+        """Return a proxy whose methods run on the owner and return RRefs."""
         return RRefProxy(self, "remote", timeout)
 
     def _get_type(self, timeout: float | None = _UNSET, blocking: bool = True) -> Any:
-        """Return the type of the value, or its future; asked for once."""
+        """Return the value's type, or a future of it; the owner is asked once."""
         future: Any = getattr(self, "_type", None)
         if future is None:
             ask = (
@@ -124,7 +124,7 @@ class RRef(plain.RRef[T_co]):
         return future.wait() if blocking else future
 
     def _ask(self, function: Any, said: str, timeout: float | None) -> CallFuture:
-        """Run a function on the owner, for this reference; `said` is what errors call it."""
+        """Run a function of this RRef on the owner; `said` is the call's name in errors."""
         try:
             self._check()
             return CallFuture(
@@ -136,7 +136,7 @@ class RRef(plain.RRef[T_co]):
             return failed(error)
 
     def _ask_profiled(self, function: Any, said: str, timeout: float | None) -> CallFuture:
-        """Do what `_ask` does, as a call that a profile shows by PyTorch's name for it."""
+        """Do what `_ask` does, as a profiled call with PyTorch's name."""
         sent: handlers.Prepared = (function, (self,), {}, said)
         to, mode = self.owner(), RPCExecMode.ASYNC
         try:
@@ -148,7 +148,7 @@ class RRef(plain.RRef[T_co]):
             return failed(error)
 
     def _get_profiling_future(self) -> CallFuture:
-        """Return the future of what a profile shows of the value's creation."""
+        """Return a future that is done when a profile can show the value's creation."""
         if not hasattr(self, "_recorded"):
             raise RuntimeError(
                 f"expected {self} to be made by remote() while a profile of "
@@ -158,7 +158,7 @@ class RRef(plain.RRef[T_co]):
         return self._recorded
 
     def _get_future(self) -> "torch._C.Future[Any]":
-        """Return a future, done when the value is there, within the time its creation was given."""
+        """Return a future that is done when the value has been made, or its timeout is over."""
         made: Any = getattr(self, "_creation", None)
         if made is None:
             timeout = getattr(self, "_patience", None)
@@ -169,7 +169,7 @@ class RRef(plain.RRef[T_co]):
         return future
 
     def _check_creation(self) -> None:
-        """Raise if somebody has seen that the value did not come in time."""
+        """Raise RpcTimeout if `_get_future` has found that the value was not made in time."""
         made: Any = getattr(self, "_creation", None)
         error = made._call.exception() if made is not None and made.done() else None
         if isinstance(error, CallTimeout):
@@ -179,7 +179,7 @@ class RRef(plain.RRef[T_co]):
 
 
 class RRefProxy:
-    """The value's methods, called where the value is."""
+    """Calls methods of an RRef's value on its owner."""
 
     __slots__ = ("rpc_timeout", "rref", "verb")
 
@@ -189,14 +189,14 @@ class RRefProxy:
         self.rpc_timeout = timeout
 
     def __getattr__(self, name: str) -> Any:
-        # Not forwarding: the value is elsewhere, and a method's name is all that can be known.
+        # The value is on another worker, so any name may be one of its methods.
         if name in _OF_COPIES:
             raise AttributeError(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
             verb = getattr(calls, self.verb)
             if self.verb == "remote":
-                # Nobody waits for this call: what is wrong with it is said at once.
+                # Checked here: nobody waits for this call, so its error could go unseen.
                 getattr(self.rref._get_type(self.rpc_timeout), name)
             packed = (self.rref, name, args, kwargs)
             return verb(self.rref.owner(), handlers.call_method, packed, None, self.rpc_timeout)

@@ -1,1 +1,1 @@
-"""Tensors of a device on their way to another worker: placed, copied on the device, or staged."""
+"""Sending CUDA tensors to another worker: through device memory, or through the host's memory."""

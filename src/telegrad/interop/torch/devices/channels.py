@@ -1,13 +1,13 @@
 """A worker's device segments: those it fills for others, and those that others fill for it.
 
-A segment belongs to one sender and one receiver. The sender makes it, *introduces* it (the receiver
-opens it and says so, or why it can't) and then only names it. What can't be shared, because the
-receiver refused, the pool is full or the device has no memory left, goes through the host's memory
-instead: `pack` returns None, and a refusal is logged once for each receiver.
+A segment belongs to one sender and one receiver. The sender allocates it, *introduces* it (the
+receiver opens it and says so, or says why it can't), and from then on refers to it by number. If
+the receiver refused, the pool is full, or the device is out of memory, tensors go through the
+host's memory instead: `pack` returns None. A refusal is logged once for each receiver.
 
-Segments go back to the device when nobody used them for a while, when their receiver is lost, and
-when the worker shuts down; a receiver closes its end before the memory is freed. A process that was
-forked has no devices: what it inherited is its parent's.
+Segments are freed when they have been unused for a while, when their receiver is lost, and when the
+worker shuts down; a receiver closes its end before the memory is freed. A forked process frees
+nothing: the segments that it inherited are its parent's.
 """
 
 import itertools
@@ -42,15 +42,15 @@ _log = logging.getLogger("telegrad.rpc")
 
 INTRODUCE: Final = "torch.segments.introduce"
 WITHDRAW: Final = "torch.segments.withdraw"
-# Seconds to look for an answer before sleeping, where tensors of a device go: what a handler or a
-# part of a pass enqueues takes the host longer than what it would compute. To wake a thread that
-# sleeps costs more than it burns.
+# Seconds to poll for an answer before sleeping, on connections that carry CUDA tensors. Handlers
+# there mostly enqueue kernels and answer soon, and waking a sleeping thread costs more than the
+# polling does.
 _SPIN: Final = 1e-3
-# Seconds between looks for segments to give back.
+# Seconds between searches for idle segments.
 _TICK: Final = 5.0
-# Seconds that a worker that shuts down waits for receivers to empty what they were sent.
+# Seconds that a worker waits at shutdown for receivers to empty their segments.
 _LONGEST_GOODBYE: Final = 0.5
-# A message that was not read for so many timeouts of calls was given up.
+# A message not read within this many call timeouts counts as abandoned.
 _TIMEOUTS: Final = 2.0
 _LEAST_PATIENCE: Final = 120.0  # Seconds, where calls have no timeout.
 
@@ -60,22 +60,22 @@ _as_numbers = checker(list[int])
 
 
 class _Receiver:
-    """What a sender knows of one receiver."""
+    """A sender's state for one receiver."""
 
     def __init__(self) -> None:
         self.board = MarkBoard.make()
         self.places = list(range(MARKS - 1, -1, -1))
-        """The marks that no segment has."""
+        """The marks that are not assigned to a segment."""
 
 
 class Channels:
     """One worker's ends, in both directions."""
 
     def __init__(self, worker: Worker, cuda: Runtime) -> None:
-        # Weakly: the worker's services hold this.
+        # Weak, since the worker's services refer to this object.
         self._worker: Worker = weakref.proxy(worker)
         self.cuda = cuda
-        """What it asks of the device."""
+        """The CUDA runtime."""
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -83,11 +83,11 @@ class Channels:
         """By the index of the device."""
         self._receivers: dict[str, _Receiver] = {}
         self.refusals: dict[str, str] = {}
-        """Why a receiver takes no segments, by its name."""
+        """The reasons of receivers that take no segments, by name."""
         self._imports: dict[str, dict[int, Import]] = {}
         """By the name of the sender, and the number of the segment."""
         self._boards: dict[bytes, MarkBoard] = {}
-        """Those of senders, by their secrets."""
+        """The senders' boards, by secret."""
         self._timer: threading.Timer | None = None
         self._is_closed = False
         self.uuids = cuda.uuids()
@@ -99,7 +99,7 @@ class Channels:
     # Sending.
 
     def pack(self, to: str, tensors: Sequence[torch.Tensor]) -> list[Span] | None:
-        """Copy tensors of one device into a segment for a worker; None if there can be none."""
+        """Copy tensors of one device into a segment for a worker; None if it can have none."""
         if to in self.refusals:
             return None
         device = tensors[0].device.index or 0
@@ -128,7 +128,7 @@ class Channels:
                 return None
             size, victims = plan
             victims = [each for each in victims if pool.drop(each)]
-            # Before it is there: others must not take the same room.
+            # Reserved before it is allocated, so that other threads don't use the same room.
             pool.held += size
         try:
             self._withdraw(victims)
@@ -177,7 +177,7 @@ class Channels:
             self._discard(segment)
             raise
         except (CudaFailure, OSError) as error:
-            # No memory on the device, most likely: another time there may be.
+            # Most likely the device is out of memory, which may change: not a lasting refusal.
             refusal = None if segment is None else str(error)
             self._discard(segment)
             segment = None
@@ -215,13 +215,13 @@ class Channels:
                 receiver.places.append(place)
 
     def _withdraw(self, segments: Sequence[Export]) -> None:
-        """Give back segments that the pool has dropped: their receivers close them first."""
+        """Free segments that the pool has dropped, after their receivers have closed them."""
         for to in dict.fromkeys(segment.peer for segment in segments):
             mine = [segment for segment in segments if segment.peer == to]
             try:
                 self._worker.ask_service(to, WITHDRAW, [segment.number for segment in mine])
             except (PeerError, UsageError):
-                pass  # It is lost, or this worker leaves: nobody will copy out of them.
+                pass  # The receiver is lost or this worker leaves: nobody copies out of them.
             finally:
                 for segment in mine:
                     segment.free()
@@ -230,10 +230,10 @@ class Channels:
     # Receiving.
 
     def unpack(self, frm: str, spans: Sequence[Span], devices: Sequence[str]) -> list[torch.Tensor]:
-        """Return tensors of these devices with what a worker's message names.
+        """Copy the tensors that a message's spans describe out of their segments, to `devices`.
 
         Raises:
-            ProtocolViolation: It names what it never sent, or sent in an earlier message.
+            ProtocolViolation: A span names data never sent, or sent in an earlier message.
             DeviceError: A device has no room for them.
         """
         numbers = {span.segment: None for span in spans}
@@ -243,7 +243,7 @@ class Channels:
         for number in numbers:
             places = [place for place, span in enumerate(spans) if span.segment == number]
             mine, theirs = [spans[i] for i in places], [devices[i] for i in places]
-            # All at once: then it is let go of.
+            # All of a segment at once: after this the sender may fill it again.
             made.update(zip(places, self._import(frm, mine[0], theirs[0]).empty(mine, theirs)))
         return [made[place] for place in range(len(spans))]
 
@@ -309,11 +309,11 @@ class Channels:
     # The end.
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
-        # On another thread: to free memory waits for the device.
+        # On another thread, since freeing memory waits for the device.
         return partial(self._worker.host.start, self._forgotten(who.name))
 
     def _forgotten(self, name: str) -> Callable[[], None]:
-        """Take out what is shared with a worker; return what gives it back."""
+        """Remove all that is shared with a worker; return a function that frees it."""
         with self._lock:
             exports = [
                 segment
@@ -339,7 +339,7 @@ class Channels:
             receiver.board.close()
 
     def trim(self, now: float) -> None:
-        """Give back what was not used for a while."""
+        """Free the segments that were not used for a while."""
         with self._lock:
             found = [
                 segment
@@ -350,7 +350,7 @@ class Channels:
         self._withdraw(found)
 
     def _keep_time(self) -> None:
-        # Where time is simulated, a thread that follows the real one would disturb it.
+        # A simulation has its own clock, which a timer on real time would disturb.
         if self._timer is None and self._worker.host.now is time.monotonic:
             self._timer = threading.Timer(_TICK, self._tick)
             self._timer.daemon = True
@@ -364,7 +364,7 @@ class Channels:
                 self._keep_time()
 
     def held(self) -> int:
-        """Return how many bytes of devices the segments take that this worker fills."""
+        """Return the size in bytes of all segments that this worker fills."""
         return sum(pool.held for pool in self._pools.values())
 
     def close(self) -> None:
@@ -381,7 +381,7 @@ class Channels:
         ]
         end = time.monotonic() + _LONGEST_GOODBYE
         while any(each.is_held() for each in exports) and time.monotonic() < end:
-            # What was just sent is being read: this is the end, not the hot path.
+            # Receivers may still be reading the last messages. Polling is fine at shutdown.
             time.sleep(0.001)
         for name in dict.fromkeys([*self._receivers, *self._imports]):
             self._forgotten(name)()

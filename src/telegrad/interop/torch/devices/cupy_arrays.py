@@ -1,10 +1,10 @@
-"""CuPy's arrays, which telegrad's own tensors have on a device, as torch tensors and back.
+"""Convert CuPy arrays, which hold telegrad's own tensors on a device, to torch tensors and back.
 
-Both libraries see one memory, by DLPack: nothing is copied. Each has streams of its own, usually
-the device's default one; where they differ, one waits for the other on the device, and memory is
-not given to others before both are done with it.
+Both libraries use the same memory through DLPack: nothing is copied. Each has a current stream,
+usually the device's default one; where the two differ, one stream waits for the other on the
+device, and memory is not reused before both are done with it.
 
-Dtypes that DLPack or PyTorch may lack go as signed integers of the same size.
+Dtypes that DLPack or PyTorch may lack are converted as signed integers of the same size.
 """
 
 import sys
@@ -26,7 +26,7 @@ _from_dlpack: Any = torch.utils.dlpack.from_dlpack
 
 
 class Own(msgspec.Struct, array_like=True, frozen=True):
-    """What a torch tensor on its way does not tell of the Tensor that it carries."""
+    """Facts about a telegrad Tensor that the torch tensor carrying it does not have."""
 
     dtype: str
     history: int = 0
@@ -34,7 +34,7 @@ class Own(msgspec.Struct, array_like=True, frozen=True):
 
 
 def can_carry(array: Any) -> bool:
-    """Tell whether this is an array of CuPy's, and PyTorch can use its device."""
+    """Tell whether this is a CuPy array and PyTorch can use its device."""
     return is_cupy(array) and _has_cuda()
 
 
@@ -44,7 +44,7 @@ def _has_cuda() -> bool:
 
 
 def as_torch(array: Any) -> torch.Tensor:
-    """Return a torch tensor over the memory of an array; of a copy if it is not dense."""
+    """Return a torch tensor over an array's memory, or over a copy if that is not contiguous."""
     dense = array if array.flags.c_contiguous else _copied_where_it_is(array)
     if dense.dtype.kind in "bu":
         dense = dense.view(f"int{8 * dense.dtype.itemsize}")
@@ -56,15 +56,15 @@ def as_torch(array: Any) -> torch.Tensor:
 
 
 def _copied_where_it_is(array: Any) -> Any:
-    # CuPy copies to the current device, whichever the array is on.
+    # CuPy copies to the current device, not to the array's.
     with array.device:
         return array.copy()
 
 
 def copied(tensor: torch.Tensor) -> Any:
-    """Return the numbers of a CUDA tensor as an array of CuPy's in memory of its own.
+    """Return the values of a CUDA tensor as a CuPy array with memory of its own.
 
-    Nobody could tell, as is done for memory of the host, that what was saved has been overwritten.
+    Shared memory would be unsafe: unlike on the host, a change of saved values would go unseen.
     """
     if find_spec("cupy") is None:
         raise DeviceError(
@@ -72,7 +72,7 @@ def copied(tensor: torch.Tensor) -> Any:
             "install cupy, or call .cpu() first"
         )
     name = str(tensor.dtype).removeprefix("torch.")
-    # Some extend NumPy's dtypes by more names.
+    # Not np.dtype(name): other packages register more names there.
     if not hasattr(np, name):
         raise DTypeError(
             f"expected a torch tensor of a dtype that CuPy has, got {tensor.dtype}; convert it "
@@ -83,12 +83,12 @@ def copied(tensor: torch.Tensor) -> Any:
 
 
 def as_array(tensor: torch.Tensor, own: Own, frm: str) -> Any:
-    """Return an array over the memory of a tensor that came: CuPy's, or NumPy's on the CPU."""
+    """Return an array over the memory of a received tensor: CuPy's, or NumPy's on the CPU."""
     dtype = _checked(own.dtype, tensor, frm)
     if not tensor.is_cuda:
         array = tensor.numpy()
         return array if array.dtype == dtype else array.view(dtype)
-    # Here: the other side has it, and this one may not have imported it yet.
+    # Imported here: this process may not have needed CuPy before the sender used it.
     import cupy
 
     index = tensor.device.index or 0
@@ -115,7 +115,7 @@ def _checked(name: str, tensor: torch.Tensor, frm: str) -> "np.dtype[Any]":
 
 
 def let_cupy_wait(index: int, stream: int | None = None) -> None:
-    """Have CuPy's current stream wait for one of PyTorch's, its current one, on the device."""
+    """Make CuPy's current stream wait, on the device, for a PyTorch stream (default: current)."""
     cupy = sys.modules.get("cupy")
     if cupy is None:
         return

@@ -1,12 +1,12 @@
-"""Which segments a receiver has let go of: a byte for each, in a page that both processes map.
+"""Which segments a receiver still needs: one byte each, in a page that both processes map.
 
-The sender makes a board for each receiver, an anonymous memory file, and sets a segment's mark
-before it sends; the receiver clears it when it needs the segment no more. No message says so.
-The receiver opens the file by the sender's descriptor (``/proc/<process>/fd``), which works where
-device memory can be shared, too: the same host, user and process namespace. A secret at the
-beginning of the file shows that it is the one that was meant.
+The sender makes a board, an anonymous memory file, for each receiver. It sets a segment's mark
+before it sends, and the receiver clears the mark when it is done with the segment: no message is
+needed. The receiver opens the file through the sender's descriptor (``/proc/<process>/fd``), which
+works wherever device memory can be shared: same host, user and process namespace. A secret at the
+beginning of the file proves that it is the right one.
 
-Invariant: a board is one receiver's. One that clears a mark too early harms its own tensors only.
+Invariant: a board has one receiver. If that clears a mark too early, only its own tensors suffer.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ class MarkBoard:
 
     @classmethod
     def make(cls) -> "MarkBoard":
-        """Return a new board, all marks clear; OSError where the system has no memory files."""
+        """Return a new board with all marks clear; OSError if the system has no memory files."""
         fd = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, mmap.PAGESIZE)
@@ -48,7 +48,7 @@ class MarkBoard:
         return board
 
     def whereabouts(self) -> tuple[int, int, bytes]:
-        """Return what the receiver needs to open it: process, descriptor, secret."""
+        """Return what the receiver needs to open the board: process, descriptor, secret."""
         return os.getpid(), self._fd, self._memory[:_SECRET_BYTES]
 
     @classmethod
@@ -56,11 +56,11 @@ class MarkBoard:
         """Return the peer's board; OSError where it can't be reached.
 
         Raises:
-            ProtocolViolation: It is no board, or not the one that the secret belongs to.
+            ProtocolViolation: The file is no board, or has another secret.
         """
         path = f"/proc/{process:d}/fd/{descriptor:d}"
         if not os.readlink(path).startswith(f"/memfd:{_NAME}"):
-            # Looked at before it is opened, which may block or do something elsewhere.
+            # Checked before opening: opening another kind of file may block or have effects.
             raise ProtocolViolation(f"expected a board of marks at {path}, got another file")
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -78,23 +78,23 @@ class MarkBoard:
         return cls(memory)
 
     def set(self, place: int) -> None:
-        """Note that the receiver has it from now on."""
+        """Note that the receiver holds the segment from now on."""
         self._memory[_SECRET_BYTES + place] = 1
 
     def clear(self, place: int) -> None:
-        """Note that the receiver has let go of it."""
-        # A release, then an acquisition: what was done before is seen before the mark is, also on
-        # processors that may swap the two.
+        """Note that the receiver is done with the segment."""
+        # Locking and unlocking is a memory fence: earlier writes become visible before the mark,
+        # also on processors that reorder stores.
         with self._fence:
             pass
         self._memory[_SECRET_BYTES + place] = 0
 
     def is_set(self, place: int) -> bool:
-        """Say whether the receiver still has it."""
+        """Tell whether the receiver still holds the segment."""
         return bool(self._memory[_SECRET_BYTES + place])
 
     def close(self) -> None:
-        """Close the descriptor; a process that has opened the board keeps it."""
+        """Close the descriptor; a process that has mapped the board keeps its mapping."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,11 +1,11 @@
-"""What workers know of each other's devices: names, maps, and whether segments lead there.
+"""What workers know of each other's devices: names, maps, and whether segments can be used.
 
-The sender decides where a tensor arrives: by its own map for the receiver; else by the receiver's
-map for the sender, backwards, so that results return to where arguments came from; else the device
-of the same name. It asks the receiver once for its devices and its map, when the first CUDA tensor
-is to go there, so a device that is not there is an error before anything is sent.
+The sender chooses the device where a tensor arrives: by its own map for the receiver; else by the
+inverse of the receiver's map for the sender, so that results return to where arguments came from;
+else the device of the same name. It asks the receiver for its devices and its map once, before the
+first CUDA tensor, so a missing device is an error before anything is sent.
 
-Here are also a worker's ends of the two ways that tensors take, one of each.
+This module also keeps each worker's `Channels` and `Staging`, the two ways that tensors take.
 """
 
 import os
@@ -30,9 +30,9 @@ from telegrad.rpc.worker import Worker
 
 
 class Devices(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker says of itself: its devices, its map for the one that asks, and its host.
+    """A worker's description of itself: its devices, its map for the asking worker, and its host.
 
-    `host` names the machine, and what of it the process sees; empty if it takes no segments.
+    `host` names the machine, process namespace and user; empty if the worker takes no segments.
     """
 
     names: list[str]
@@ -41,9 +41,9 @@ class Devices(msgspec.Struct, frozen=True, array_like=True):
     uuids: list[str] = []
 
     def of(self, device: str, own_map: dict[str, str], whose: str, what: str) -> str:
-        """Return the device of this worker that takes tensors of `device`, which is the asker's.
+        """Return the device of this worker that takes tensors of the asking worker's `device`.
 
-        `whose` and `what` are for the error: the worker's name, and what is to go there.
+        `whose` and `what` are for the error: this worker's name, and what is to be sent.
         """
         backwards = {there: here for here, there in self.map.items()}
         chosen = own_map.get(device) or backwards.get(device) or device
@@ -60,10 +60,10 @@ _as_devices = checker(Devices)
 
 
 class Peer:
-    """What a worker knows of another one: where tensors go, and whether segments may be used."""
+    """What one worker knows of another: where tensors go, and whether segments may be used."""
 
     def __init__(self, to: str, devices: Devices, own: Devices) -> None:
-        """`own` is what the worker says of itself, its map for `to` included."""
+        """Take the peer's devices, and this worker's `own` with its map for `to`."""
         self.devices = devices
         self._to = to
         self._map = own.map
@@ -73,7 +73,7 @@ class Peer:
         self._twins: dict[torch.device, str] = {}
 
     def way(self, tensor: torch.Tensor) -> tuple[str, bool]:
-        """Return the device there, and whether segments lead to it."""
+        """Return the peer's device for a tensor, and whether a segment can take it there."""
         here = tensor.device
         found = self._found.get(here)
         if found is None:
@@ -84,7 +84,7 @@ class Peer:
         return found
 
     def twin(self, device: torch.device) -> str | None:
-        """Return the name there of the same device, if segments lead to it."""
+        """Return the peer's name for this physical device, if both workers share it."""
         if not self._shared:
             return None
         found = self._twins.get(device)
@@ -96,14 +96,14 @@ class Peer:
 _known_peers: "weakref.WeakKeyDictionary[Worker, dict[WorkerInfo, Peer]]" = (
     weakref.WeakKeyDictionary()
 )
-"""What each worker of this process was told, by who told it, one incarnation of a worker."""
+"""For each worker of this process, what it knows of its peers (of one incarnation each)."""
 _making = threading.Lock()
 CHANNELS: "weakref.WeakKeyDictionary[Worker, Channels]" = weakref.WeakKeyDictionary()
 _stagings: "weakref.WeakKeyDictionary[Worker, Staging]" = weakref.WeakKeyDictionary()
 
 
 def staging_of(worker: Worker) -> Staging:
-    """Return the worker's end of what goes through the host's memory."""
+    """Return the worker's transfers through the host's memory."""
     with _making:
         found = _stagings.get(worker)
         if found is None:
@@ -112,14 +112,14 @@ def staging_of(worker: Worker) -> Staging:
 
 
 def peer_of(worker: Worker, to: str) -> Peer:
-    """Return what a worker knows of another one; asks it the first time."""
+    """Return what a worker knows of another one, asking that one the first time."""
     known = _known_peers.get(worker)
     if known is None:
         known = _known_peers[worker] = {}
     info = worker.find(to).info
     found = known.get(info)
     if found is None:
-        token = CURRENT.set(None)  # Asking is not part of the program.
+        token = CURRENT.set(None)  # This call must not be recorded in the user's context.
         try:
             answer = worker.rpc_sync(to, describe_devices, (worker.name,))
         except UsageError as error:
@@ -135,12 +135,12 @@ def peer_of(worker: Worker, to: str) -> Peer:
 
 @expose
 def describe_devices(asker: str) -> Any:
-    """Return this worker's devices, and its map for the asker."""
+    """Return this worker's devices, and its map for the asking worker."""
     return msgspec.to_builtins(_description(current_worker(), asker))
 
 
 def _description(worker: Worker, asker: str) -> Devices:
-    staging_of(worker)  # From now on pieces may come.
+    staging_of(worker)  # Registers the service: the asking worker may send pieces from now on.
     names = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
     named = _named(worker.options.device_maps.get(asker, {}))
     if not worker.options.device_segments or len(names) == 1:
@@ -157,14 +157,14 @@ def _description(worker: Worker, asker: str) -> Devices:
 
 @cache
 def _host() -> str:
-    """Return what processes that can share devices have in common: machine, PIDs seen, user."""
+    """Return an id that processes which can share devices have in common: machine, PIDs, user."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         machine = file.read().strip()
     return f"{machine} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
 
 
 def _named(device_map: dict[Any, Any]) -> dict[str, str]:
-    """Return the same with devices by their full names: programs say 0 or 'cuda' as well."""
+    """Return the map with full device names, since programs also write 0 or 'cuda'."""
     return {_name(here): _name(there) for here, there in device_map.items()}
 
 

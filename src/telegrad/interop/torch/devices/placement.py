@@ -1,11 +1,11 @@
-"""By which way a CUDA tensor goes, and what carries it: calls, results, gradients.
+"""How CUDA tensors are sent in calls, results and gradients.
 
 Within one host the tensors of a message are copied, together, through a segment of their device
-(``channels.py``); else, or where that can't be, through the host's memory (``staging.py``, and
-``values/tensors.py`` for small ones). Telegrad's own tensors on a device go as PyTorch's do, over
-the same memory (``cupy_arrays.py``).
+(``channels.py``); otherwise, or if no segment can be had, through the host's memory
+(``staging.py``, and ``values/tensors.py`` for small ones). Telegrad's own tensors on a device are
+sent as torch tensors over the same memory (``cupy_arrays.py``).
 
-Gradients need no map: they return to the device of the tensor that they belong to.
+Gradients need no device map: they return to the device of the tensor that they belong to.
 """
 
 import math
@@ -44,9 +44,9 @@ _STRIDED: Final = torch.strided
 
 
 class Load:
-    """The tensors of one device in one message: copied together, when the first is asked for.
+    """The tensors of one device in one message, copied together when the first is serialised.
 
-    `is_shared`: whether segments lead to the receiver.
+    `is_shared`: whether the receiver can open segments of the device.
     """
 
     __slots__ = ("_buffers", "_is_shared", "_spans", "_to", "_worker", "has_own")
@@ -58,10 +58,10 @@ class Load:
         self._buffers: list[torch.Tensor] = []
         self._spans: list[Span] | None = None
         self.has_own = False
-        """Whether memory of CuPy's is among it."""
+        """Whether some of the tensors are over CuPy's memory."""
 
     def add(self, tensor: torch.Tensor) -> slice:
-        """Enter a tensor; return the places of its buffers."""
+        """Add a tensor; return the indices of its buffers."""
         buffers = self._buffers
         first = len(buffers)
         if tensor.layout is _STRIDED:
@@ -71,17 +71,17 @@ class Load:
         return slice(first, len(buffers))
 
     def spans(self, places: slice) -> list[Span]:
-        """Return where the buffers of those places lie; none if they must go another way."""
+        """Return where these buffers lie in a segment; an empty list if no segment took them."""
         if self._buffers and self._is_shared:
             given, self._buffers = self._buffers, []
             self._spans = CHANNELS[self._worker].pack(self._to, given)
             if self.has_own:
-                # What it frees or overwrites is enqueued behind the copy.
+                # CuPy may free or overwrite its memory only after the copy.
                 let_cupy_wait(given[0].device.index or 0)
         return [] if self._spans is None else self._spans[places]
 
     def stage(self, tensor: torch.Tensor, device: str) -> list[Transfer]:
-        """Send a tensor's buffers ahead in pieces; none if it is too small for that."""
+        """Send a tensor's buffers ahead in pieces; an empty list if it is too small for that."""
         buffers = _buffers_of(tensor.detach())
         sizes = [each.nbytes for each in buffers]
         if sum(sizes) < STAGED_FROM or not all(sizes):
@@ -91,7 +91,7 @@ class Load:
 
 
 def _buffers_of(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Return the dense tensors that hold its numbers: of a sparse COO one, indices and values."""
+    """Return the dense tensors that make up a tensor: a sparse COO one's indices and values."""
     if tensor.layout is _STRIDED:
         return (tensor,)
     if tensor.layout is torch.sparse_coo:
@@ -100,9 +100,9 @@ def _buffers_of(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
 
 
 class Placed:
-    """A CUDA tensor on its way to a device; `load` has it at `places` if the device copies it.
+    """A CUDA tensor to be sent to a device; `load`, if any, has its buffers at `places`.
 
-    `own`: it carries a Tensor of telegrad's own.
+    `own` describes the telegrad Tensor that it carries, if it carries one.
     """
 
     __slots__ = ("device", "load", "own", "places", "tensor")
@@ -123,7 +123,7 @@ class Placed:
 
 
 class _Sent(msgspec.Struct, array_like=True, frozen=True):
-    """The numbers of a tensor of a device: each of its buffers went in a segment, or in pieces."""
+    """How the buffers of a device's tensor were sent: in a segment, or in pieces."""
 
     device: str
     spans: list[Span]
@@ -134,14 +134,14 @@ class _Sent(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Arriving(_Sent, array_like=True, frozen=True):
-    """A tensor that came in a segment and was not copied out of it yet, or came in pieces."""
+    """A received tensor that is still in its segment, or in the pieces of its transfer."""
 
     is_parameter: bool
     requires_grad: bool
 
 
 class _Gradient(_Sent, array_like=True, frozen=True):
-    """A gradient on its way to a device; one number that stands for many has a `shape`."""
+    """A sent gradient. One number that was expanded is sent alone, with the full `shape`."""
 
     shape: Shape | None
 
@@ -152,7 +152,7 @@ _as_own = checker(Own)
 
 
 def register() -> None:
-    """Make what travels known to the serialiser."""
+    """Register `Placed` with the serialiser."""
     kinds.register(Placed, to_parts, from_parts, tag="torch.placed")
 
 
@@ -160,19 +160,19 @@ def register() -> None:
 
 
 def has_own(values: list[Any]) -> bool:
-    """Tell whether `carry` replaces Tensors of telegrad's own."""
+    """Tell whether `carry` replaces any telegrad Tensor."""
     return "cupy" in sys.modules and through(values, lambda each: any(map(_is_own, each)))
 
 
 def _is_own(value: Any) -> bool:
-    # One with tangents goes as several, with their levels: ``tensor_kind.CarriedDual``.
+    # A dual one is split into parts first: ``tensor_kind.CarriedDual``.
     return isinstance(value, Tensor) and not value.tangents and can_carry(value.array)
 
 
 def carry(values: list[Any], worker: Worker, to: str, is_recorded: bool = False) -> None:
-    """Replace CUDA tensors by what travels, where it is not the tensor itself.
+    """Replace, in place, the CUDA tensors that must be sent as a `Placed`.
 
-    Where it `is_recorded` a Parameter of telegrad's own goes as a Tensor, as it does otherwise.
+    In a recorded call, a telegrad Parameter that requires grad is sent as a Tensor, as on the CPU.
     """
     peer: Peer | None = None
     loads: dict[torch.device, Load] = {}
@@ -203,10 +203,10 @@ def _is_sparse(tensor: torch.Tensor) -> bool:
 
 
 def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
-    """Replace what came in segments by tensors.
+    """Replace each `Arriving` by its tensor.
 
     Returns:
-        What to call on the thread that takes them, before it does; None if nothing came so.
+        A function that the thread which uses the tensors must call first; None if there are none.
     """
     places = [i for i, value in enumerate(values) if type(value) is Arriving]
     if not places:
@@ -222,13 +222,13 @@ _external_stream: Any = torch.cuda.ExternalStream
 
 
 class _Order:
-    """Has the current stream of the thread that takes tensors wait for the one that made them."""
+    """Makes the current stream of the calling thread wait for the stream that made the tensors."""
 
     def __init__(self, made: Sequence[torch.Tensor], has_own: bool) -> None:
         self._has_own = has_own
         self._made = made
         indices = {tensor.device.index or 0: None for tensor in made}
-        # As the runtime knows them: torch.cuda takes twenty times as long to tell.
+        # Asked of the runtime: torch.cuda takes twenty times as long.
         self._streams = {index: runtime().stream(index) for index in indices}
 
     def __call__(self) -> None:
@@ -251,21 +251,21 @@ class _Order:
 
 
 def carries(gradient: Any) -> bool:
-    """Tell whether a gradient is PyTorch's, or an array of CuPy's that goes as those do."""
+    """Tell whether `pack` takes a gradient: a torch tensor, or a CuPy array PyTorch can use."""
     return isinstance(gradient, torch.Tensor) or can_carry(gradient)
 
 
 def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
-    """Return what carries each gradient to a worker: a `_Gradient`, or an array.
+    """Return each gradient as it is sent to a worker: a `_Gradient`, or an array.
 
-    Gradients are torch tensors, or arrays of CuPy's.
+    Gradients are torch tensors or CuPy arrays.
     """
     peer = peer_of(worker, to)
     loads: dict[torch.device, Load] = {}
     placed: list[tuple[torch.Tensor, torch.Tensor, Load, slice, Own | None]] = []
     for each in gradients:
         if placed and each is placed[-1][0]:
-            # As of a sum's terms: it is sent once, and arrives as two.
+            # The terms of a sum have one gradient: it is sent once and arrives as several tensors.
             placed.append(placed[-1])
             continue
         own = Own(each.dtype.name) if is_cupy(each) else None
@@ -275,7 +275,7 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
             is_shared = peer.twin(value.device) is not None
             load = loads[value.device] = Load(worker, to, is_shared)
         load.has_own |= own is not None
-        # The gradient of a sum is one number, spread without memory: so it is sent.
+        # The gradient of a sum is one number, expanded with zero strides: only that is sent.
         sent = value.as_strided((), ()) if _is_spread(value) else value
         placed.append((value, sent, load, load.add(sent), own))
     return [_packed(peer, *each) for each in placed]
@@ -296,29 +296,29 @@ def _packed(
 
 
 def _sparse(tensor: torch.Tensor) -> tuple[list[int], bool] | None:
-    """Return what the buffers of a sparse COO tensor do not tell of it; None for a dense one."""
+    """Return a sparse COO tensor's shape and whether it is coalesced; None for a dense one."""
     if tensor.layout is not torch.sparse_coo:
         return None
     return list(tensor.shape), tensor.is_coalesced()
 
 
 def _is_spread(tensor: torch.Tensor) -> bool:
-    """Tell whether all of several numbers lie in one place."""
+    """Tell whether a tensor is one number expanded with zero strides."""
     return tensor.layout is _STRIDED and not any(tensor.stride()) and tensor.numel() > 1
 
 
 def _way_back(peer: Peer, gradient: torch.Tensor) -> str | None:
-    """Return the device to send a gradient to; None if it goes as an array."""
+    """Return the device to send a gradient to; None if it is sent as an array."""
     try:
         there, _ = peer.way(gradient)
     except DeviceError:
-        # Where it belongs is found out there: a map for tensors does not bind gradients.
+        # A map for tensors does not bind gradients: the receiver knows the device.
         return None
     return None if there == "cpu" else there
 
 
 def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
-    """Return the gradients that came in segments, or in pieces."""
+    """Return the gradients that were sent in segments or in pieces."""
     came = _as_gradients(facts)
     found: list[Any] = []
     for own, each in zip(_buffers(worker, frm, came), came):
@@ -339,7 +339,7 @@ def _spread(tensor: torch.Tensor, shape: list[int] | None, frm: str) -> torch.Te
 
 
 def _buffers(worker: Worker, frm: str, came: Sequence[_Sent]) -> list[list[torch.Tensor]]:
-    """Return the buffers of each tensor that came in a segment or in pieces, on its device."""
+    """Return each tensor's buffers on its device, out of their segment or transfers."""
     spans: list[Span] = []
     devices: list[str] = []
     is_usual = True
@@ -366,7 +366,7 @@ def _buffers(worker: Worker, frm: str, came: Sequence[_Sent]) -> list[list[torch
 
 
 def _whole(buffers: Sequence[torch.Tensor], sent: _Sent, frm: str) -> torch.Tensor:
-    """Return the tensor that has these buffers."""
+    """Return the tensor made up of these buffers."""
     if sent.sparse is None and len(buffers) == 1:
         return buffers[0]
     if sent.sparse is None or len(buffers) != 2:
@@ -379,7 +379,7 @@ def _sparse_over(
     indices: torch.Tensor, numbers: torch.Tensor, size: list[int], is_coalesced: bool, frm: str
 ) -> torch.Tensor:
     try:
-        # Waits for the device, once: an index from elsewhere would have kernels write anywhere.
+        # Checked, which waits for the device: with a forged index kernels could write anywhere.
         return torch.sparse_coo_tensor(
             indices,
             numbers,
@@ -396,7 +396,7 @@ def _sparse_over(
 
 
 def to_parts(placed: Placed) -> tuple[list[Any], Any]:
-    """Return what is sent of a tensor on its way: arrays, or how it goes without."""
+    """Return a tensor's arrays and facts; no arrays if its buffers are sent another way."""
     tensor, load, own = placed.tensor, placed.load, placed.own
     is_parameter = type(tensor) is torch.nn.Parameter
     if load is not None and placed.places is not None:
@@ -410,7 +410,7 @@ def to_parts(placed: Placed) -> tuple[list[Any], Any]:
 
 
 def from_parts(parts: list[Any], facts: Any) -> Any:
-    """Return the tensor that came; an `Arriving` if that is to be fetched."""
+    """Return the received tensor; an `Arriving` if its buffers are not in the message."""
     if not parts:
         return _as_arriving(facts)
     is_parameter, inner, own = facts

@@ -1,12 +1,12 @@
-"""CUDA's runtime, by ctypes: the few functions that device segments need and PyTorch keeps.
+"""CUDA's runtime through ctypes: the few functions for device segments that PyTorch doesn't expose.
 
-PyTorch shares memory of its own allocator only, and by pickle. Segments are allocated apart from
-that, so they can be exported whatever the allocator is told (``expandable_segments``), and their
-memory goes back when they do. Handles are 64 bytes that the driver made; what they name in the
-process that made them is looked up here, since the driver opens no handle of its own process.
+PyTorch shares memory of its own allocator only, and by pickle. Segments are allocated outside of
+it, so they can be exported whatever the allocator's settings (``expandable_segments``), and their
+memory returns to the device when they are freed. Handles are 64 bytes made by the driver, which
+opens none in the process that exported it; such a handle is looked up in a table here instead.
 
-Knows nothing of tensors, workers and frames. A failure is a `CudaFailure`; the runtime's own note
-of it is cleared, or PyTorch would take it for one of its own.
+Knows nothing of tensors, workers and frames. A failed call raises `CudaFailure` and clears the
+runtime's last error, which PyTorch would otherwise report as its own.
 """
 
 import ctypes
@@ -24,13 +24,13 @@ _SHARED_EVENT: Final = 2 | 4
 # cudaIpcMemLazyEnablePeerAccess, the only flag there is.
 _LAZY_PEER_ACCESS: Final = 1
 _NOTHING: Final[AbstractContextManager[Any]] = nullcontext()
-# Those of torch.cuda take twenty times as long.
+# The functions of torch.cuda take twenty times as long.
 _current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
 _current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 class CudaFailure(RuntimeError):
-    """A function of the runtime failed; the message has its name and the runtime's words."""
+    """A function of the runtime failed; the message has its name and the runtime's error."""
 
 
 class _Handle(ctypes.Structure):
@@ -64,9 +64,9 @@ class Runtime:
         self._record = library.cudaEventRecord
         self._wait = library.cudaStreamWaitEvent
         self._lock = threading.Lock()
-        # What this process exported: the driver opens no handle in the process that made it.
+        # Memory and events that this process exported, by handle.
         self._own: dict[bytes, int] = {}
-        # Memory and events of other processes that were opened here.
+        # Memory and events of other processes that this one opened.
         self._opened: set[int] = set()
 
     def _check(self, code: int, what: str) -> None:
@@ -76,7 +76,7 @@ class Runtime:
             raise CudaFailure(f"{what} failed: {said} ({code})")
 
     def _made(self, what: str, *arguments: Any) -> int:
-        """Call a function that writes what it made to its first argument."""
+        """Call a function that writes its result to its first argument; return the result."""
         made = ctypes.c_void_p()
         self._check(getattr(self._library, what)(ctypes.byref(made), *arguments), what)
         return made.value or 0
@@ -84,7 +84,7 @@ class Runtime:
     # Devices.
 
     def uuids(self) -> list[str]:
-        """Return what names each device of this process in every other one."""
+        """Return the uuid of each device of this process, the same in every process."""
         count = torch.cuda.device_count()
         return [str(torch.cuda.get_device_properties(i).uuid) for i in range(count)]
 
@@ -101,11 +101,11 @@ class Runtime:
     # Of the current device.
 
     def allocate(self, nbytes: int) -> int:
-        """Return memory of the current device, which `free` gives back."""
+        """Allocate memory on the current device, to be freed with `free`."""
         return self._made("cudaMalloc", nbytes)
 
     def free(self, memory: int) -> None:
-        """Give memory back; waits for what uses it in this process."""
+        """Free memory, after waiting for this process's work on it."""
         self._forget(memory)
         self._check(self._library.cudaFree(memory), "cudaFree")
 
@@ -114,7 +114,7 @@ class Runtime:
         return self._made("cudaEventCreateWithFlags", _SHARED_EVENT)
 
     def destroy_event(self, event: int) -> None:
-        """Give an event back, made or opened."""
+        """Destroy an event that was made or opened here."""
         self._forget(event)
         self._check(self._library.cudaEventDestroy(event), "cudaEventDestroy")
 
@@ -143,7 +143,7 @@ class Runtime:
         )
 
     def size_of(self, memory: int) -> int:
-        """Return how many bytes a memory has that was allocated or opened."""
+        """Return the size in bytes of memory that was allocated or opened here."""
         base, size = ctypes.c_void_p(), ctypes.c_size_t()
         code = _driver().cuMemGetAddressRange_v2(
             ctypes.byref(base), ctypes.byref(size), ctypes.c_void_p(memory)
@@ -189,19 +189,19 @@ class Runtime:
             self._check(code, "cudaMemcpyAsync")
 
     def record(self, event: int, stream: int) -> None:
-        """Let the event stand for all that is enqueued on the stream by now."""
+        """Record the event on the stream, after all work enqueued so far."""
         code = self._record(event, stream)
         if code:
             self._check(code, "cudaEventRecord")
 
     def wait(self, stream: int, event: int) -> None:
-        """Let what is enqueued from now on wait for the event, on the device alone."""
+        """Make later work on the stream wait for the event, on the device alone."""
         code = self._wait(stream, event, 0)
         if code:
             self._check(code, "cudaStreamWaitEvent")
 
     def synchronize(self, event: int) -> None:
-        """Return when what the event stands for has been done."""
+        """Block until the event has completed."""
         self._check(self._library.cudaEventSynchronize(event), "cudaEventSynchronize")
 
 

@@ -1,21 +1,20 @@
 """A device segment: memory of a device that one process fills and another one empties.
 
-The sender's end is an `Export`, the receiver's an `Import`. Two events go with the memory, which
-both processes may record and wait for:
+The sender's end is an `Export`, the receiver's an `Import`. Both processes can record and wait for
+two events that belong to the memory:
 
 1. The sender's current stream waits for `emptied`, copies tensors into the segment and records
-   `filled`. The mark is set (``mark_board.py``), and a frame names what lies where: a `Span` for
-   each tensor.
+   `filled`. It sets the mark (``mark_board.py``) and sends a frame with a `Span` for each tensor,
+   which says where it lies.
 2. The receiver's current stream waits for `filled`, copies out into tensors of its own and records
-   `emptied`. The mark is cleared.
+   `emptied`. The receiver clears the mark.
 
-Neither process waits: the device does. What a program writes to a tensor after it was sent is
-enqueued after the copy; what it does with one that came is enqueued after that copy. What is to
-arrive on another device than the segment's is copied out on the latter, whose events these are, and
-goes on from there as PyTorch takes tensors from device to device.
+Neither process waits: the device does. A later write to a sent tensor is enqueued after the copy
+in; a use of a received one is enqueued after the copy out. A tensor for another device is first
+copied out on the segment's device, which the events belong to, and then moved by PyTorch.
 
-Knows neither workers nor frames. Invariant: what a peer says of a segment is checked before memory
-is touched: number, use, place and size.
+Knows neither workers nor frames. Invariant: before memory is touched, a peer's statements about a
+segment are checked: number, use, place and size.
 """
 
 import math
@@ -34,7 +33,7 @@ from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, CudaFailure, Ru
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.rpc.wire.conversion import converter
 
-# Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
+# Bytes: the alignment of each tensor, as PyTorch's allocator aligns memory.
 _ALIGN: Final = 256
 _MOST_DIMENSIONS: Final = 64
 F = TypeVar("F")
@@ -45,7 +44,7 @@ Shape = list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):
-    """Where a tensor lies in a segment, and what it is; `use` counts how often it was filled."""
+    """Where a tensor lies in a segment, its dtype and shape; `use` counts the segment's fills."""
 
     segment: int
     use: int
@@ -55,7 +54,7 @@ class Span(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Introduction(msgspec.Struct, array_like=True, frozen=True):
-    """What a receiver is told of a new segment, once."""
+    """The description of a new segment, which its receiver is sent once."""
 
     segment: int
     size: int
@@ -65,12 +64,12 @@ class Introduction(msgspec.Struct, array_like=True, frozen=True):
     filled: bytes
     emptied: bytes
     place: int
-    """Which mark of the board is this one's."""
+    """The index of the segment's mark on the board."""
     board: tuple[int, int, bytes]
     """The board's process, descriptor and secret."""
 
     def check(self) -> None:
-        """Raise ProtocolViolation for one that no worker of ours sends."""
+        """Raise ProtocolViolation for values that no correct worker sends."""
         handles = (self.memory, self.filled, self.emptied)
         if any(len(each) != HANDLE_BYTES for each in handles):
             raise ProtocolViolation(f"expected handles of {HANDLE_BYTES} bytes for a segment")
@@ -82,9 +81,9 @@ class Introduction(msgspec.Struct, array_like=True, frozen=True):
 
 
 def checker(kind: type[F]) -> Callable[[Any], F]:
-    """Return what makes a `kind` of facts that a peer sent; see ``converter``.
+    """Return a function that makes a `kind` out of facts that a peer sent; see ``converter``.
 
-    It raises ProtocolViolation if they are none.
+    It raises ProtocolViolation for malformed facts.
     """
     convert = converter(kind)
 
@@ -100,7 +99,7 @@ def checker(kind: type[F]) -> Callable[[Any], F]:
 
 
 def nbytes_of(tensors: Sequence[torch.Tensor]) -> int:
-    """Return how large a segment for the tensors must be."""
+    """Return the size in bytes of a segment for these tensors."""
     offset = 0
     for tensor in tensors:
         offset += -(-tensor.nbytes // _ALIGN) * _ALIGN
@@ -108,7 +107,7 @@ def nbytes_of(tensors: Sequence[torch.Tensor]) -> int:
 
 
 class Export:
-    """The sender's end. `device` is the index of the device whose memory it is."""
+    """The sender's end. `device` is the index of the memory's device."""
 
     def __init__(
         self,
@@ -140,7 +139,7 @@ class Export:
                 raise
 
     def introduction(self, uuid: str) -> Introduction:
-        """Return what the receiver needs to know of it."""
+        """Return the segment's description for its receiver."""
         memory = self._cuda.export_memory(self._memory)
         filled, emptied = map(self._cuda.export_event, self._events)
         whereabouts = self._board.whereabouts()
@@ -149,11 +148,11 @@ class Export:
         )
 
     def is_held(self) -> bool:
-        """Say whether the receiver has it."""
+        """Tell whether the receiver still holds it."""
         return self._board.is_set(self.place)
 
     def fill(self, tensors: Sequence[torch.Tensor]) -> list[Span]:
-        """Copy tensors of its device into it, on the current stream; hand it to the receiver."""
+        """Copy tensors of the device into it, on the current stream, and mark it as held."""
         cuda, (filled, emptied) = self._cuda, self._events
         spans = []
         offset = 0
@@ -165,7 +164,7 @@ class Export:
             for tensor in tensors:
                 nbytes = tensor.nbytes
                 if nbytes:
-                    # Kept until the copy is enqueued: what is freed before may be given to others.
+                    # Referenced until the copy is enqueued, so that it is not freed before.
                     plain = dense(tensor)
                     cuda.copy(self._memory + offset, plain.data_ptr(), nbytes, stream)
                 name = _NAMES[tensor.dtype]
@@ -177,7 +176,7 @@ class Export:
         return spans
 
     def free(self, *, is_shared: bool = False) -> None:
-        """Give the memory back. `is_shared`: the receiver may still copy out of it."""
+        """Free the memory. `is_shared`: the receiver may still copy out of it."""
         memory, self._memory = self._memory, 0
         events, self._events = self._events, []
         cuda = self._cuda
@@ -191,7 +190,7 @@ class Export:
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor with its numbers as they are, one after the other."""
+    """Return the tensor contiguous, strided, and without lazy conjugation, negation or zeros."""
     is_plain = tensor.layout is torch.strided and tensor.is_contiguous()
     if is_plain and not (tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor()):
         return tensor
@@ -240,7 +239,7 @@ class Import:
                 raise
 
     def empty(self, spans: Sequence[Span], devices: Sequence[str]) -> list[torch.Tensor]:
-        """Return tensors of those devices with what the spans of one use name; let it go."""
+        """Copy all tensors of one use out to `devices`, and clear the mark."""
         with self._lock:
             use = spans[0].use
             planned = []
@@ -297,7 +296,7 @@ class Import:
         return [each if to == here else moved(each, to, of) for each, to in zip(made, devices)]
 
     def close(self) -> None:
-        """Undo the mapping; the sender may free the memory then."""
+        """Unmap the memory; after this the sender may free it."""
         with self._lock:
             if self._is_closed:
                 return
@@ -311,7 +310,7 @@ class Import:
 def _give_back(cuda: Runtime, device: int, steps: Sequence[Callable[[], None]]) -> None:
     """Take all the steps, also those after one that fails.
 
-    A device that was reset refuses them: what was there is gone with it.
+    After a reset of the device they all fail, but then its memory and events are gone anyway.
     """
     with cuda.on(device):
         for step in steps:
@@ -321,7 +320,7 @@ def _give_back(cuda: Runtime, device: int, steps: Sequence[Callable[[], None]]) 
 
 @lru_cache(64)
 def _named(device: str) -> torch.device | None:
-    """Return a device by its name; None for those others of PyTorch's that hold no numbers."""
+    """Return the CPU or a CUDA device by name; None for any other name or kind of device."""
     try:
         found = torch.device(device)
     except RuntimeError:
@@ -332,9 +331,9 @@ def _named(device: str) -> torch.device | None:
 def allocated(
     shape: list[int], dtype: torch.dtype, device: str, of: str, near: int | None = None
 ) -> torch.Tensor:
-    """Return memory for a tensor from worker `of`; DeviceError if there is none.
+    """Return an uninitialised tensor for data from worker `of`; DeviceError if there is no memory.
 
-    `near`: the index of the device where it is to be first, if `device` is another one of CUDA.
+    `near`: the index of the CUDA device to allocate on instead, if `device` is another CUDA device.
     """
     place = _named(device)
     if place is None:

@@ -1,17 +1,17 @@
-"""Tensors of a device through the host's memory: between hosts, or where no segment can be had.
+"""Send CUDA tensors through the host's memory: between hosts, or where no segment can be had.
 
-A large tensor goes in pieces, ahead of the message that names it, so that three things happen at
-once: one piece is copied from the device into pinned memory, the one before it is on the wire, and
-the one before that is copied to the other device. The pinned pieces are few, and used in turns;
-what comes over a socket is received into pinned memory, too.
+A large tensor is sent in pieces, ahead of the message that names it, so that three things overlap:
+one piece is copied from the device into pinned memory, the one before it is on the wire, and the
+one before that is copied to the other device. A few pinned buffers are used in turns; the receiver
+also reads pieces from the socket into pinned memory.
 
-1. The sender gives the transfer a number, sends each piece as soon as the device has copied it, and
-   waits until all have been answered: then the message may go.
-2. The receiver makes the tensor when the first piece comes and copies each to its place. The
-   message takes it out. What no message asked for goes when its sender is lost, or after a while.
+1. The sender numbers the transfer, sends each piece as soon as the device has copied it, and waits
+   for the answers to all of them. Then it sends the message.
+2. The receiver allocates the tensor when the first piece arrives and copies each piece to its
+   place. The message takes it. If none does, it is dropped after a while, or with its sender.
 
-Invariant: a tensor is taken once, whole, by a message of the worker that sent it; nothing is
-allocated for more bytes than its shape and dtype account for.
+Invariant: a tensor is taken once, whole, by a message of the worker that sent it; its memory is no
+larger than its shape and dtype account for.
 """
 
 import collections
@@ -35,19 +35,19 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
 STAGED_FROM: Final = 1 << 20
-"""Bytes: below, one frame with the message is as fast."""
+"""Bytes: a smaller tensor is as fast in the message itself."""
 PIECE: Final = (4 << 20) - (4 << 10)
-"""Bytes of a piece: its message takes 4 MB, what PyTorch gives out of pinned memory at once."""
+"""Bytes of a piece: with its header it fits in 4 MiB, a block size of PyTorch's pinned memory."""
 _MOST_RECEIVED: Final = 16
-"""How many messages lie in pinned memory at most, where they were received."""
-_PINNED: Final = 4  # How many pieces of pinned memory take turns.
+"""The most received messages in pinned memory at a time."""
+_PINNED: Final = 4  # The sender's pinned buffers.
 _MOST_UNANSWERED: Final = 8
-_PATIENCE: Final = 120.0  # Seconds after which what no message asked for goes.
+_PATIENCE: Final = 120.0  # Seconds after which a tensor that no message took is dropped.
 _SERVICE: Final = "torch.staging.piece"
 
 
 class Transfer(msgspec.Struct, array_like=True, frozen=True):
-    """A tensor that was sent in pieces, and the device where it is to be."""
+    """A tensor that was sent in pieces, and its device at the receiver."""
 
     number: int
     device: str
@@ -55,7 +55,7 @@ class Transfer(msgspec.Struct, array_like=True, frozen=True):
     shape: Shape
 
     def check(self) -> tuple[torch.dtype, int]:
-        """Return its dtype and how many bytes it has; ProtocolViolation if it makes no sense."""
+        """Return its dtype and size in bytes; ProtocolViolation if either is invalid."""
         dtype: Any = getattr(torch, self.dtype, None)
         if (
             isinstance(dtype, torch.dtype)
@@ -79,7 +79,7 @@ def pieces(nbytes: int) -> Iterator[tuple[int, int]]:
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor in the host's memory; what is large is copied to pinned memory at once."""
+    """Return the tensor in the host's memory: pinned memory, if it is large, for a faster copy."""
     if not tensor.is_cuda or tensor.layout is not torch.strided or tensor.nbytes < STAGED_FROM:
         return tensor.cpu()
     plain = dense(tensor)
@@ -87,16 +87,16 @@ def to_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Partial:
-    """A tensor of which pieces have come."""
+    """A tensor whose pieces are arriving."""
 
     def __init__(self, nbytes: int, memory: torch.Tensor) -> None:
         self.memory = memory
         self.missing = nbytes
         self.starts: set[int] = set()
-        """Where the pieces begin that have come, or are being copied."""
+        """The first byte of each piece that has arrived, copied or not."""
         self.since = time.monotonic()
         self.under_way: list[tuple[torch.cuda.Event, np.ndarray[Any, Any]]] = []
-        """Copies to the device, and what they copy from: it must stay until they are done."""
+        """Copies to the device, and their source arrays, which must live until they are done."""
 
     def copy(self, start: int, array: "np.ndarray[Any, Any]") -> None:
         """Begin to copy a piece to its place."""
@@ -108,17 +108,17 @@ class _Partial:
             self.under_way.append((event, array))
 
     def finish(self) -> None:
-        """Wait until all copies are done: then it is there for every stream."""
+        """Wait until all copies are done, so that every stream sees the data."""
         for event, _ in self.under_way:
             event.synchronize()
         self.under_way.clear()
 
 
 class ReceiveBuffers:
-    """Memory for messages of the size of a piece: pinned, so that the device copies from there.
+    """Memory for received messages: pinned for those of a piece's size, for faster device copies.
 
-    Few at a time: what is kept of them for long, or is none of ours, leaves the rest to plain
-    memory.
+    Only few are pinned at a time, since programs may keep arrays, or send others of this size;
+    any more get plain memory.
     """
 
     def __init__(self, plain: Callable[[int], memoryview]) -> None:
@@ -126,13 +126,13 @@ class ReceiveBuffers:
         self._lent: set[object] = set()
 
     def __call__(self, nbytes: int) -> memoryview:
-        """Return so many bytes."""
+        """Return a buffer of so many bytes."""
         if not PIECE <= nbytes <= 4 << 20 or len(self._lent) >= _MOST_RECEIVED:
             return self._plain(nbytes)
         try:
             memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
         except RuntimeError:
-            # There is none left, or no device: it is for speed alone.
+            # No pinned memory left, or no device. It only serves speed.
             return self._plain(nbytes)
         one = object()
         self._lent.add(one)
@@ -144,12 +144,12 @@ class Staging:
     """One worker's transfers, in both directions."""
 
     def __init__(self, worker: Worker) -> None:
-        # Weakly: the worker's services hold this.
+        # Weak, since the worker's services refer to this object.
         self._worker: Worker = weakref.proxy(worker)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._came: dict[tuple[str, int], _Partial] = {}
-        """By sender and number."""
+        """Tensors not taken yet, by sender and number."""
         worker.register_service(_SERVICE, self._on_piece)
         worker.on_worker_lost(self._on_lost)
         worker.on_close(self._came.clear)
@@ -157,7 +157,7 @@ class Staging:
             worker.host.memory = ReceiveBuffers(worker.host.memory)
 
     def send(self, to: str, tensor: torch.Tensor, device: str) -> Transfer:
-        """Send a tensor to a device of a worker; return what its message has to say of it."""
+        """Send a tensor to a device of a worker; return its description for the message."""
         plain = dense(tensor)
         flat = plain.reshape(-1).view(torch.uint8)
         dtype = str(plain.dtype).removeprefix("torch.")
@@ -167,7 +167,7 @@ class Staging:
         for start, array in _copied(flat):
             if len(unanswered) >= _MOST_UNANSWERED:
                 unanswered.popleft().wait()
-            # It has left the pinned memory when this returns: that may be filled again.
+            # The pinned buffer may be filled again when this returns: the piece has been written.
             header = [transfer, start]
             unanswered.append(
                 self._worker.outgoing.service(to, _SERVICE, header, (array,), deadline, waits=False)
@@ -177,7 +177,7 @@ class Staging:
         return transfer
 
     def take(self, frm: str, transfer: Transfer) -> torch.Tensor:
-        """Return a tensor whose pieces have come."""
+        """Remove and return a tensor that has arrived whole."""
         dtype, nbytes = transfer.check()
         with self._lock:
             found = self._came.pop((frm, transfer.number), None)
@@ -208,7 +208,7 @@ class Staging:
                 memory = allocated([nbytes], torch.uint8, header.device, frm)
                 found = self._came[frm, header.number] = _Partial(nbytes, memory)
             if start in found.starts or found.memory.nbytes != nbytes:
-                # Counted twice, it would stand for one that never came.
+                # Counted twice, this piece would make up for a missing one.
                 raise ProtocolViolation(
                     f"worker {frm!r} sent bytes {start} to {end} of its staged tensor "
                     f"{header.number} again, or of another size"
@@ -228,14 +228,14 @@ class Staging:
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
         with self._lock:
             gone = [self._came.pop(key) for key in list(self._came) if key[0] == who.name]
-        # Freed there: not under the lock of the peers.
+        # Freed when that is called, outside of the lock of the peers.
         return gone.clear
 
 
 def _copied(flat: torch.Tensor) -> Iterator[tuple[int, "np.ndarray[Any, Any]"]]:
-    """Return each piece's place and its bytes, which are valid until the next is asked for.
+    """Yield each piece's first byte and its array, valid until the next piece is requested.
 
-    Some pieces ahead of that are being copied.
+    Copies of the next few pieces run ahead.
     """
     if not flat.is_cuda:
         for start, end in pieces(flat.numel()):

@@ -1,1 +1,1 @@
-"""PyTorch's graph in a pass of telegrad's: walked, cut into regions, run by PyTorch's engine."""
+"""Run PyTorch's graph in a telegrad pass: walk it, cut it into regions, and run those."""

@@ -1,14 +1,14 @@
-"""What belongs to the accumulation of a torch leaf's gradient, where telegrad runs the pass.
+"""The hooks of a torch leaf's gradient accumulation, in passes that telegrad runs.
 
-PyTorch runs hooks of the ``AccumulateGrad`` node (``register_prehook``, ``register_hook``) and
-post-accumulate hooks when that node adds to ``.grad``. In a distributed pass nothing is added to
-``.grad``: the gradient goes to the context. Those hooks run all the same, once a pass, when the
-leaf's gradient is complete.
+PyTorch runs the hooks of the ``AccumulateGrad`` node (``register_prehook``, ``register_hook``) and
+post-accumulate hooks when that node adds to ``.grad``. A distributed pass adds nothing to
+``.grad``: the gradient goes to the context. The hooks still run, once a pass, when the leaf's
+gradient is complete.
 
-A post-accumulate hook is given the leaf, and looks for the gradient in its ``.grad``. So ``.grad``
-is lent to it: while it runs, ``.grad`` is the gradient of this pass alone. What it leaves there is
-the gradient that the context gets; if it leaves None (an optimiser that steps and frees while the
-pass runs), the context gets none. Then ``.grad`` is again what it was before.
+A post-accumulate hook receives the leaf and reads its ``.grad``. So ``.grad`` is lent to the hook:
+while it runs, ``.grad`` is the gradient of this pass alone. The context gets the gradient that the
+hook leaves there, and none if that is None (an optimiser that steps and frees during the pass).
+Afterwards ``.grad`` is restored.
 """
 
 import threading
@@ -24,9 +24,9 @@ from telegrad.interop.torch.bridge import accumulator_of
 
 
 def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
-    """Return a leaf's whole gradient as the hooks of its accumulation leave it, if they do.
+    """Apply the accumulation hooks to a leaf's complete gradient; None if they consume it.
 
-    The hooks of the tensor itself have run.
+    The hooks of the tensor itself have run already.
     """
     if gradient.layout is torch.strided and gradient.stride() != leaf.stride():
         gradient = _laid_out(leaf, gradient)
@@ -43,7 +43,7 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
 
 
 def are_plain(leaves: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor | None]) -> bool:
-    """Tell whether ``completed`` gives all these gradients, of which none is None, as they are."""
+    """Tell whether no gradient is None and ``completed`` would return each one unchanged."""
     known, made, strided = _NODE_HOOKS.without, _NODE_HOOKS.made(), torch.strided
     for leaf, gradient in zip(leaves, gradients):
         if not (
@@ -60,24 +60,24 @@ def are_plain(leaves: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor |
 
 
 def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """Return the gradient in the leaf's layout, as PyTorch promises: writable, not expanded."""
+    """Return the gradient with the leaf's strides, as PyTorch promises: writable, not expanded."""
     with torch.set_grad_enabled(gradient.requires_grad):
         made = torch.empty_like(leaf, dtype=gradient.dtype, device=gradient.device)
         return made.copy_(gradient)
 
 
 def hang(hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
-    """Hang hooks of telegrad's on nodes that are no leaf's: what registers each, and the hook."""
+    """Register telegrad's own hooks, given as pairs (registering function, hook)."""
     return _NODE_HOOKS.hang(hooks)
 
 
 def has_node_hooks(leaf: torch.Tensor) -> bool:
-    """Tell whether users hung hooks on the node that accumulates a leaf's gradient."""
+    """Tell whether users registered hooks on the node that accumulates a leaf's gradient."""
     return _NODE_HOOKS.of(leaf) is not None
 
 
 def _lent(leaf: torch.Tensor, gradient: torch.Tensor, hooks: list[Any]) -> torch.Tensor | None:
-    # An optimiser of this worker lends .grad too, and other passes may reach the leaf.
+    # An optimiser of this worker lends .grad, too, and other passes may reach the leaf.
     with alone_with([leaf]):
         before, leaf.grad = leaf.grad, gradient
         try:
@@ -89,26 +89,26 @@ def _lent(leaf: torch.Tensor, gradient: torch.Tensor, hooks: list[Any]) -> torch
 
 
 class _NodeHooks:
-    """Finds the hooks that users hung on the ``AccumulateGrad`` nodes of leaves.
+    """Finds the hooks that users registered on the ``AccumulateGrad`` nodes of leaves.
 
-    PyTorch shows a node's hooks to what hangs another one there, alone. That is slow for something
-    that hardly any leaf has, so a leaf that had none is remembered, together with how many hooks of
-    any kind had been made by then, which PyTorch counts. Only if there are more is it asked again.
+    PyTorch lists a node's hooks only in the handle of another hook registered there. That is slow,
+    and hardly any leaf has such hooks. So a leaf without any is remembered, together with PyTorch's
+    count of hooks of all kinds made so far; it is asked again only when that count has grown.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._own = 0
-        """How many of the hooks that were made are telegrad's."""
+        """How many of all hooks made are telegrad's."""
         self.without: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
-        """The leaves that had none when so many hooks had been made, by their identity."""
+        """Leaves without hooks, by identity, each with the count of `made` at that time."""
 
     def made(self) -> int:
-        """Return how many hooks of others were made so far."""
+        """Return how many hooks that aren't telegrad's were made so far."""
         return RemovableHandle.next_id - self._own
 
     def hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
-        """Make hooks that count as telegrad's, and give their handles."""
+        """Register hooks that count as telegrad's; return their handles."""
         with self._lock:
             return self._hang(hooks)
 
@@ -120,7 +120,7 @@ class _NodeHooks:
     def of(self, leaf: torch.Tensor) -> tuple[list[Any], list[Any]] | None:
         """Return the hooks that run before and after the leaf's node; None if there are none."""
         known = self.without.get(id(leaf))
-        # Telegrad's are counted after they are made: others' can't hide behind them.
+        # Telegrad's hooks are counted after they are made, so a user's hook is never missed.
         if known is not None and known[1] == self.made():
             return None
         with self._lock:
@@ -139,7 +139,7 @@ class _NodeHooks:
 
 
 def _ask(*_: Any) -> None:
-    """Hang on a node to show its other hooks."""
+    """Do nothing: a hook whose handle gives access to the node's other hooks."""
 
 
 def _siblings(handle: RemovableHandle) -> list[Any]:

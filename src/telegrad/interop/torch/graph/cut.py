@@ -1,21 +1,21 @@
-"""Cutting PyTorch's graph into regions, for one pass of telegrad's engine.
+"""Cut PyTorch's graph into regions, for one pass of telegrad's engine.
 
-Every group of entries of the pass into PyTorch's graph (the roots, a message, a value that went
-over) marks the nodes that it reaches. Nodes with the same marks form a region, and a region runs
-when the cotangents of all live edges into it are in. A tap marks what lies behind it, too, so that
-its place is where a region begins and a whole cotangent comes by.
+Each group of the pass's entries into PyTorch's graph (the roots, a message, a converted value)
+marks the nodes that it reaches. Nodes with the same marks form a region, and a region runs when the
+cotangents of all live edges into it have arrived. A tap also marks the nodes behind it, so that a
+region begins at its place and the whole cotangent passes there.
 
-Most often no two groups meet before the ends of the graph. Then what each group reaches is a
-region, and the walk has found it already; only else are there marks to compute. And most often they
-meet at no end either: then only the ends have to be known, and the gradients of a region's leaves
-go to them all at once (``cut_apart``): 0.3 µs a node, where a walk that notes all takes 0.7.
+Most often no two groups meet before the ends of the graph. Then each group's region is what it
+reaches, which the walk has found, and no marks are computed. Most often the groups share no end
+either. Then only the ends matter, and the gradients of a region's leaves are delivered together
+(``cut_apart``): 0.3 µs a node, against 0.7 for a walk that notes every edge.
 
-Invariant: regions have no cycle. An edge of PyTorch's leads to a node with the same marks or more.
+Invariant: regions form no cycle. An edge of PyTorch's leads to a node with the same marks or more.
 Suppose that a path leaves a region at a node n, goes through another worker or telegrad's own
 graph, and enters the region again by some group. All nodes of a region have the same marks, so that
 group reaches n as well: its cotangents would depend on those of n, and those of n on them. But the
-cotangents of roots depend on nothing, and those of a message on what was computed after it, never
-on what it reaches, which was there before.
+cotangents of roots depend on nothing, and those of a message depend on what was computed after it,
+never on the nodes that it reaches, which were computed before.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -34,9 +34,9 @@ from telegrad.tensors.recording.op_node import OutputNode
 def cut(
     nodes: Collection[Any], keep_graph: bool, targets: Collection[Any] = (), is_plain: bool = False
 ) -> Cut:
-    """PyTorch's graph as the nodes that a pass begins with reach it.
+    """Cut the part of PyTorch's graph that a pass's first nodes reach into regions.
 
-    `is_plain`: all leaves are to have their gradients, and nobody looks at these on their way.
+    `is_plain`: all leaves take their gradients, and nothing observes single gradients meanwhile.
     """
     if GONE_OVER:
         return cut_walk(Walk.of_both(nodes, targets), keep_graph, targets)
@@ -44,7 +44,7 @@ def cut(
         found = cut_apart(nodes, keep_graph)
         if found is not None:
             return found
-    # Telegrad's graph leads nowhere: only roots and what was given away can be entries.
+    # No entry lies behind telegrad's own nodes: only roots and sent values can be entries.
     walk = Walk()
     walk.want(targets)
     for entry, group in grouped(nodes):
@@ -53,7 +53,7 @@ def cut(
 
 
 def cut_apart(nodes: Iterable[Any], keep_graph: bool) -> Cut | None:
-    """``cut`` where no two groups reach the same node or end; None if some do."""
+    """Cut as ``cut`` does if no two groups reach the same node or end; return None if some do."""
     ways: dict[Any, Sequence[Any]] = {}
     regions: dict[Any, LoneRegion] = {}
     seen: dict[Any, Region] = {}
@@ -66,7 +66,7 @@ def cut_apart(nodes: Iterable[Any], keep_graph: bool) -> Cut | None:
         if group is ROOTS or len(group.edges) > 1:
             ways[entry] = (region,)
         else:
-            # One node less to run.
+            # The region takes the entry's place, which saves running one node.
             region.entry = entry
             ways[group] = (region,)
     leaves: dict[Any, Any] = {}
@@ -80,7 +80,7 @@ def cut_apart(nodes: Iterable[Any], keep_graph: bool) -> Cut | None:
 
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
-    """``cut``, for a walk that was made already."""
+    """Cut as ``cut`` does, given a finished walk."""
     taps = [x for x in targets if type(x) is Tap and _is_reached(x, walk)] if targets else []
     inner_taps = [tap for tap in taps if tap.place[0] in walk.following] if taps else []
     marks: dict[Any, int] = {}
@@ -111,7 +111,7 @@ def _is_reached(tap: Tap, walk: Walk) -> bool:
 
 
 def _by_marks(walk: Walk, marks: dict[Any, int], taps: Iterable[Tap]) -> list[Region]:
-    """Return the regions of nodes with the same marks, in place of those that the walk found."""
+    """Return the regions of nodes with the same marks, which replace the walk's regions."""
     distinct = dict.fromkeys([marks[node] for node in walk.following])
     regions = {mark: Region(next_key()) for mark in distinct}
     for end in [*walk.ends.values(), *walk.leaves.values()]:
@@ -153,10 +153,10 @@ def _find_ways_on(regions: Iterable[Region], walk: Walk, marks: dict[Any, int]) 
 
 
 def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
-    """Tell whether a node outside may lead PyTorch from one exit of a region to another."""
+    """Tell whether PyTorch may go from one exit of a region to another over nodes outside."""
     nodes = {place[0]: None for place in region.exits}
     inner = [node for node in nodes if node in walk.following]
-    # A way over telegrad's graph is one of PyTorch's, too, but marks don't show it.
+    # A ToTorch has PyTorch edges to its entries, which marks don't show.
     crossings = walk.ends if inner else nodes
     if any(type(node) is CROSSING and node.crossing.entries for node in crossings):
         return True
@@ -164,7 +164,7 @@ def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
 
 
 def _find_taken(regions: Sequence[Region], walk: Walk, marks: dict[Any, int]) -> None:
-    """Find the exits whose cotangents are taken, and the edges inside that lead there."""
+    """Find the exits whose cotangents are taken (note EXITS), and the inner edges to them."""
     if marks or walk.comes_back:
         _find_ways_on(regions, walk, marks)
     for region in regions:
@@ -180,7 +180,7 @@ def _find_taken(regions: Sequence[Region], walk: Walk, marks: dict[Any, int]) ->
 
 
 def _find_ways_in(ways: dict[Any, Sequence[Any]]) -> None:
-    """Have the entries of regions with several ways in lead to their own."""
+    """Lead each entry to its part of the Bundle, in regions that several edges enter."""
     for entry, (way,) in ways.items():
         if isinstance(way, Region) and len(way.places) > 1 and entry.place is not None:
             index, size = way.places[entry.place], len(way.places)

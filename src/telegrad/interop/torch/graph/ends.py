@@ -1,13 +1,12 @@
 """Where PyTorch's graph ends for a pass of telegrad's engine: leaves, landings, taps.
 
-A *leaf* takes its gradient, also that of a *former* value of it (``successors.py``). A *landing* is
-the end of a crossing, where the cotangent goes on in telegrad's graph (and perhaps to another
-worker). A *tap* hangs beside a place inside of the graph whose gradient was asked for. To the
-engine each is a node.
+A *leaf* takes its gradient, and that of its *former* value (``successors.py``). A *landing* is
+where a cotangent leaves PyTorch's graph at a crossing and continues in telegrad's graph (perhaps to
+another worker). A *tap* receives the gradient requested for an inner place of PyTorch's graph. Each
+is a node of the engine.
 
-The hooks of a tensor are applied once to its whole cotangent. Where one region alone leads to an
-end, PyTorch has applied them when it comes; where several do (`is_shared`), the end applies them to
-the sum.
+The hooks of a tensor are applied once, to its whole cotangent. If only one region leads to an end,
+PyTorch has already applied them; if several do (`is_shared`), the end applies them to the sum.
 """
 
 from collections.abc import Sequence
@@ -34,16 +33,16 @@ from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.op_node import OutputNode
 
 TorchEdge = tuple[Any, int]
-"""A node of PyTorch's and which of its results."""
+"""A PyTorch node and an output index."""
 
 Slot = tuple[Node, int, int]
-"""A node of telegrad's engine; which part of its cotangent's Bundle, of how many; 1: no Bundle."""
+"""A node of telegrad's engine; the index and size of its cotangent's Bundle (1: no Bundle)."""
 
 
 def over(cotangent: torch.Tensor, recorded: bool, for_message: bool = False) -> Any:
-    """Return a cotangent of PyTorch's as telegrad's graph takes it.
+    """Convert a cotangent of PyTorch's for telegrad's graph.
 
-    `for_message`: all that lies behind is a message, so one of a device may stay there.
+    `for_message`: the next node is a message, so a cotangent on a device may stay there.
     """
     if not recorded and not is_open():
         if for_message:
@@ -60,10 +59,10 @@ def over(cotangent: torch.Tensor, recorded: bool, for_message: bool = False) -> 
 
 
 def slot_of(crossing: Crossing) -> Slot:
-    """Return where the one region that leads to a value that came has its cotangent go."""
+    """Return the slot for the cotangent of a received value that only one region leads to."""
     node = crossing.node
     if type(node) is OutputNode:
-        # All that the region has goes to the message at once.
+        # The region sends one Bundle with all its cotangents for the message.
         return node.edges[0], node.index, node.size
     return node, 0, 1
 
@@ -74,13 +73,13 @@ def _taken_over(cotangent: torch.Tensor, recorded: bool, for_message: bool) -> A
     with torch.enable_grad():
         dense = cotangent if cotangent.layout is torch.strided else cotangent.to_dense()
         if for_message and dense.is_cuda:
-            # Not from_torch, which copies it to an array of CuPy's: a message takes it as it is.
+            # Not from_torch, which copies to a CuPy array: a message takes the tensor as it is.
             return wrap(dense.detach(), entry_of(dense, keeps=False))
         return from_torch(dense.float() if dense.dtype is torch.bfloat16 else dense)
 
 
 def _with_hooks(place: TorchEdge, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:
-    """Return a complete cotangent as the hooks of its tensor leave it."""
+    """Apply a tensor's hooks to its complete cotangent."""
     edge = GradientEdge(*place)
     # Not torch.autograd.grad: before PyTorch 2.13 its checks fail at nodes that Python defines.
     found: tuple[torch.Tensor] = run_backward(
@@ -90,15 +89,15 @@ def _with_hooks(place: TorchEdge, cotangent: torch.Tensor, recorded: bool) -> to
 
 
 class End(msgspec.Struct, eq=False, kw_only=True):
-    """What all ends have in common."""
+    """The base of all ends."""
 
     source: int = 0
     """The identity of the first region or entry that leads here."""
     is_shared: bool = False
-    """Whether its cotangent is a sum over regions: then its hooks are still to be run."""
+    """Whether its cotangent is a sum over regions, so that its hooks have not run yet."""
 
     def forget(self) -> None:
-        """Forget what leads here."""
+        """Forget the regions and entries that lead here."""
         self.source = 0
         self.is_shared = False
 
@@ -116,7 +115,7 @@ class End(msgspec.Struct, eq=False, kw_only=True):
 
 
 _PYTORCHS = NodeHooks()
-"""In the place of a leaf's hooks: there are some, which PyTorch runs."""
+"""Tells the engine that a leaf has hooks; PyTorch runs them."""
 
 
 class Leaf(End, LeafNode, eq=False):
@@ -128,7 +127,7 @@ class Leaf(End, LeafNode, eq=False):
     is_leaf: ClassVar[bool] = True
 
     def slot(self, place: TorchEdge) -> Slot:
-        """Return where a region that leads here has its cotangent go."""
+        """Return the slot for the cotangent of a region that leads here."""
         return self, 0, 1
 
     def forget(self) -> None:
@@ -137,7 +136,7 @@ class Leaf(End, LeafNode, eq=False):
 
     @property
     def has_hooks(self) -> bool:
-        # Asked once a pass: regions must agree on who runs them.
+        # Cached for the pass, so that all regions agree on who runs the hooks.
         if self._has_hooks is None:
             self._has_hooks = bool(self.value._backward_hooks)
         return self._has_hooks
@@ -147,7 +146,7 @@ class Leaf(End, LeafNode, eq=False):
         return _PYTORCHS if self.is_shared and self.has_hooks else None
 
     def before_capture(self, cotangent: torch.Tensor, /) -> torch.Tensor:
-        # Only the tensor's hooks: those of its node run when the gradient accumulates.
+        # Only the tensor's hooks: its node's hooks run when the gradient accumulates.
         place = (accumulator_of(self.value), 0)
         return _with_hooks(place, cotangent, torch.is_grad_enabled())
 
@@ -156,7 +155,7 @@ class Leaf(End, LeafNode, eq=False):
 
 
 class AllLeaves(msgspec.Struct, LeafNode, eq=False):
-    """All leaves of a lone region: they take the list of their gradients."""
+    """All leaves of a lone region, as one node whose cotangent is the list of their gradients."""
 
     values: list[torch.Tensor]
 
@@ -168,9 +167,9 @@ class AllLeaves(msgspec.Struct, LeafNode, eq=False):
 
 
 class WantedLeaf(Leaf, eq=False):
-    """A leaf whose gradient was asked for; equal to any other for the same tensor.
+    """A leaf whose gradient was requested; equal to any other for the same tensor.
 
-    Plain leaves are compared by identity: a pass looks them up often, and ``__eq__`` is slow.
+    Plain leaves are compared by identity, since passes look them up often and ``__eq__`` is slow.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -181,7 +180,7 @@ class WantedLeaf(Leaf, eq=False):
 
 
 class Former(End, Hooked, eq=False):
-    """A value that a leaf had when the graph was recorded: its cotangent is the leaf's."""
+    """An earlier value of a leaf, saved by an older graph; its cotangent goes to the leaf."""
 
     key: int
     leaf: Leaf
@@ -202,11 +201,11 @@ class Former(End, Hooked, eq=False):
 
     def reached_from(self, source: Any) -> None:
         End.reached_from(self, source)
-        # The hooks are the leaf's, and nobody has run them.
+        # PyTorch has run no hooks, since they are registered on the leaf.
         self.leaf.is_shared = True
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        # A copy: a leaf's gradient has memory of its own.
+        # A copy, since a leaf's gradient has memory of its own.
         return (cotangent.clone(),)
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
@@ -214,7 +213,7 @@ class Former(End, Hooked, eq=False):
 
 
 class Tap(End, LeafNode, eq=False):
-    """A tensor inside of PyTorch's graph whose gradient was asked for; equal by its place."""
+    """An inner tensor of PyTorch's graph whose gradient was requested; compared by place."""
 
     value: torch.Tensor
     place: TorchEdge
@@ -233,14 +232,14 @@ class Tap(End, LeafNode, eq=False):
 
 
 class Landing(End, Hooked, eq=False):
-    """Where cotangents go on in telegrad's graph."""
+    """Where cotangents continue in telegrad's graph."""
 
     key: int
     node: Any
-    """PyTorch's."""
+    """PyTorch's node, a ``ToTorch``."""
     crossing: Crossing
     tap: Tap | None = None
-    """Where the cotangent that lands here goes, too."""
+    """A tap that takes the cotangent, too."""
 
     freed: ClassVar[bool] = False
     hooks: ClassVar[None] = None
@@ -256,9 +255,9 @@ class Landing(End, Hooked, eq=False):
     def slot(self, place: TorchEdge) -> Slot:
         crossing = self.crossing
         if self.is_shared or self.tap is not None or not crossing.is_of_message:
-            # A value that goes over twice has two landings, and what comes there has to be summed.
+            # A value converted twice has two landings, whose cotangents are summed at its node.
             return self, 0, 1
-        # To a value that came nothing else leads: the one region may lead to its node directly.
+        # Nothing else leads to a received value: the one region may lead to its node directly.
         return slot_of(crossing)
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
@@ -274,5 +273,5 @@ class Landing(End, Hooked, eq=False):
         went_over = over(cotangent, recorded, self.crossing.is_of_message)
         if self.tap is None:
             return (went_over,)
-        # A copy of its own: what went over may share the memory.
+        # The tap gets a copy, since the converted cotangent may share the memory.
         return went_over, cotangent if recorded else cotangent.clone()

@@ -1,7 +1,7 @@
-"""Taking cotangents where they leave a region of PyTorch's graph, by hooks on its nodes.
+"""Take cotangents where they leave a region of PyTorch's graph, by hooks on its nodes.
 
-See the note EXITS in ``region.py`` for why. Other passes, of other threads or within this
-one, may run the same nodes at that time: what they do there is left alone.
+The note EXITS in ``region.py`` says why. Other passes, of other threads or nested in this one, may
+run the same nodes meanwhile; the hooks ignore them.
 """
 
 import ctypes
@@ -21,15 +21,15 @@ _CURRENT = "telegrad.region"
 
 
 def _stash(what: Any) -> None:
-    """Make an object follow this thread's passes into the threads of PyTorch's engine."""
+    """Attach an object to this thread; PyTorch's engine attaches it to its threads, too."""
     if _STEALS:
-        # Python itself has nothing that counts a reference which it does not hold.
+        # Python has no function of its own that adds a reference.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
     torch._C._stash_obj_in_tls(_CURRENT, what)
 
 
 def _takes_over_references() -> bool:
-    """Tell whether PyTorch drops a reference that it never counted, as 2.11 does."""
+    """Tell whether PyTorch drops a reference that it never took, as 2.11 does."""
     probe = object()
     before = getrefcount(probe)
     torch._C._stash_obj_in_tls(_CURRENT, probe)
@@ -45,10 +45,10 @@ _STEALS = _takes_over_references()
 
 
 def _current() -> Any:
-    """Return what takes for the pass that this thread works for, if any.
+    """Return the capture of the pass that this thread works for, if any.
 
-    PyTorch's engine has threads of its own for passes within many others; a thread's objects follow
-    a pass into them, and so say whose pass it is.
+    PyTorch's engine runs deeply nested passes on other threads. A thread's attached objects follow
+    a pass there, and so identify it.
     """
     return torch._C._get_obj_in_tls(_CURRENT) if torch._C._is_key_in_tls(_CURRENT) else None
 
@@ -65,7 +65,7 @@ class ExitCapture:
         self.taken: dict[TorchEdge, torch.Tensor] = {}
         """The cotangents on the edges to each place outside, summed."""
         self.tapped: dict[TorchEdge, torch.Tensor] = {}
-        """The whole cotangents of places where the region begins."""
+        """The whole cotangents at the taps, which are where the region begins."""
         self._starts = {node: None for node, _ in starts}
         self._taps = list(taps)
         self._exits: dict[Any, list[tuple[int, TorchEdge]]] = {}
@@ -96,24 +96,24 @@ class ExitCapture:
             handle.remove()
 
     def _begin(self, cotangents: Any) -> None:
-        """Learn the id of PyTorch's pass, from the first node that runs."""
+        """Note the id of PyTorch's pass when its first node runs."""
         if self._task is None and _current() is self:
             self._task = torch._C._current_graph_task_id()
             REGIONS_RUNNING.add(self._task)
 
     def _is_current(self) -> bool:
-        # A pass within this one, by a hook, works for the same thread but has another id.
+        # A pass that a hook starts within this one has another id.
         return self._task is not None and torch._C._current_graph_task_id() == self._task
 
     def _tap(self, place: TorchEdge, cotangents: Any) -> None:
-        """Note the whole cotangent of a place, as the hooks of its tensor left it."""
+        """Note the whole cotangent at a place, after the hooks of its tensor."""
         if self._is_current():
             cotangent = cotangents[place[1]]
             if cotangent is not None:
                 self.tapped[place] = cotangent
 
     def _take(self, edges: list[tuple[int, TorchEdge]], contributions: Any, cotangents: Any) -> Any:
-        """Note the cotangents that a node gives to the places outside, and give zeros instead."""
+        """Note the cotangents of a node's edges to places outside; put zeros in their place."""
         if not self._is_current():
             return None
         left = list(contributions)

@@ -1,4 +1,4 @@
-"""A pass of one process through both graphs: telegrad's own, and PyTorch's by regions."""
+"""A pass within one process through both graphs: telegrad's own, and PyTorch's by regions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,13 +21,13 @@ def run_joined(
     recorded: bool,
     targets: dict[Any, Any] | None,
 ) -> None:
-    """Run a pass of this process alone through both graphs.
+    """Run a pass within this process through both graphs.
 
-    Without targets, ``.grad`` of PyTorch's leaves accumulates as ``backward`` promises.
+    Without targets, the gradients of PyTorch's leaves accumulate in their ``.grad``.
     """
     walk = Walk.of_both(roots, targets or ())
     if walk.boundaries:
-        # Part of the graph is on another worker, and knows how to go on.
+        # Part of the graph is on another worker: the boundary runs a distributed pass.
         walk.boundaries[0].take_over(roots, deliver, keep_graph, recorded, targets)
         return
     joined = cut_walk(walk, keep_graph, targets or ())

@@ -1,7 +1,7 @@
-"""Regions that meet no other: what they lead to are messages, and leaves that are theirs alone.
+"""Regions that meet no other: they lead to messages, and to leaves that no other region reaches.
 
-Nearly all are of this kind. Each finds its ends on a walk of its own, and all its leaves take their
-gradients at once.
+Nearly all regions are of this kind. Each finds its ends on a walk of its own, and all its leaves
+take their gradients together.
 """
 
 from operator import itemgetter
@@ -19,16 +19,16 @@ _edge_of: Any = itemgetter(0)
 
 
 class LoneRegion(Region, eq=False):
-    """A region that meets no other. Its exits are those to messages; leaves are apart from them."""
+    """A region that meets no other. `exits` has its exits to messages, `leaves` those to leaves."""
 
     leaves: dict[TorchEdge, torch.Tensor] = {}
     entry: Entry | None = None
-    """The one entry of a message, which then does not run as a node of its own."""
+    """A message's only entry, which then does not run as a node of its own."""
 
     def reach(self, place: TorchEdge | None, seen: dict[Any, Region]) -> bool:
-        """Note an edge into the region and what lies behind it; `seen` has whose each node is.
+        """Note an edge into the region and the nodes behind it; `seen` maps nodes to regions.
 
-        False where others lead there, too, or the way goes on behind an end.
+        Return False if another region reaches one of them, or the pass continues behind an end.
         """
         if place is None or type(start := place[0]) in ENDS:
             return False
@@ -64,7 +64,7 @@ class LoneRegion(Region, eq=False):
         return True
 
     def end(self) -> AllLeaves | None:
-        """Take what leads out, once all of it is known; return what takes the leaves' gradients."""
+        """Set `edges` once all exits are known; return the node for all leaves, if it has any."""
         edges = tuple(dict.fromkeys(map(_edge_of, self.slots))) if self.slots else ()
         if not self.leaves:
             self.edges = edges

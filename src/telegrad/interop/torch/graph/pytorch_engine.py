@@ -1,11 +1,11 @@
-"""PyTorch's engine, run on the thread that asks for it.
+"""PyTorch's engine, run on the calling thread.
 
-For nodes of a device it has a thread of its own for each device, which it hands them to. That costs
-two wakeups a run, more than most runs on small tensors; all passes of a process take turns there;
-and what is current here (a worker's context, the passes around a hook's call, telegrad's modes) is
-not current on those threads, so hooks and checkpoints that make calls would make them outside of
-it. On this thread it is for a device as it is for the CPU. Streams are the same: each node runs on
-the one that its forward part ran on.
+By default PyTorch hands a device's nodes to one thread for each device. That costs two wakeups a
+run, more than most runs on small tensors, and makes all passes of a process take turns. It also
+loses the calling thread's context variables (a worker's context, the enclosing passes, telegrad's
+modes), so remote calls in hooks and checkpoints would be made outside of them. On the calling
+thread, a device's nodes run as the CPU's do. Streams don't change: each node runs on the stream of
+its forward operation.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _set_multithreaded: Any = torch._C._set_multithreading_enabled
 
 
 def run_backward(*args: Any, **options: Any) -> Any:
-    """Do what the method of PyTorch's engine of that name does, on this thread alone."""
+    """Call ``run_backward`` of PyTorch's engine, on this thread alone."""
     before = _is_multithreaded()
     _set_multithreaded(False)
     try:

@@ -1,19 +1,19 @@
 """Regions: the pieces of PyTorch's graph that run as one node of telegrad's engine.
 
-A region runs, once, as one call of PyTorch's engine from the edges into it to the edges out of it,
-so broadcasting, hooks inside, freeing and streams are PyTorch's own. What leads out of it goes to
-another region or to an end (``ends.py``). ``cut.py`` makes them.
+A region runs once, as one call of PyTorch's engine from the edges into it to the edges out of it,
+so broadcasting, inner hooks, freeing and streams are PyTorch's own. The edges out of it lead to
+other regions or to ends (``ends.py``). ``cut.py`` makes regions.
 
-Note EXITS. At each exit of a region PyTorch captures the sum of all that reaches that node in its
-pass, also what goes over another exit, and applies the hooks of its tensor to that sum. This is
-right where no other region leads to the exit; and also where others do, if the exit is a leaf
-without hooks and this region leads to ends alone. Else the sum would count twice what goes over
-another region, or the hooks would be applied to parts. There the cotangent on each edge out of the
-region is *taken* where it leaves its own node, by a hook, which hands zeros on in its place; the
-capture only makes PyTorch go there. (The same where PyTorch would go on over a node outside to
-another exit of the region.) So a tensor's hooks, ``retain_grad`` among them, may be called with
-zeros besides, which change no sum; what they return for those is dropped. They are applied to the
-whole where its region begins, or at its end.
+Note EXITS. At each exit of a region PyTorch captures the sum of all cotangents that reach that node
+in its pass, also those that go over another exit, and applies the hooks of its tensor to that sum.
+This is right if no other region leads to the exit; and also if others do, but the exit is a leaf
+without hooks and this region leads to ends alone. Otherwise the sum would count twice what goes
+over another region, or the hooks would be applied to parts. Then the cotangent on each edge out of
+the region is *taken* where it leaves its own node, by a hook, which puts zeros in its place; the
+capture only makes PyTorch visit the exit. (The same holds where PyTorch would go on over a node
+outside to another exit of the region.) So a tensor's hooks, ``retain_grad`` among them, may also be
+called with zeros, which change no sum; what they return for those is dropped. They are applied to
+the whole cotangent where its region begins, or at its end.
 """
 
 from collections import Counter
@@ -35,41 +35,41 @@ from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET, Recording
 
 
 class Region(msgspec.Struct, Hooked, eq=False):
-    """Nodes of PyTorch's that are reached by the same groups of entries.
+    """PyTorch nodes that are reached by the same groups of entries.
 
-    Its cotangent is a Bundle where several edges lead into it, else PyTorch's tensor.
+    Its cotangent is a Bundle if several edges lead into it, otherwise a torch tensor.
     """
 
     key: int
     keep_graph: bool = False
     places: dict[TorchEdge, int] = {}
-    """The edges into it, with their places in the Bundle."""
+    """The edges into it, with their indices in the Bundle."""
     exits: dict[TorchEdge, Any] = {}
-    """For each place outside that an edge out of it leads to, the region or end there."""
+    """For each place outside that one of its edges leads to, the region or end there."""
     edges: tuple[Node, ...] = ()
-    """For the engine: those regions and ends; behind a landing of its own, telegrad's node."""
+    """For the engine: those regions and ends; for a landing of its own, telegrad's node behind."""
     slots: list[Slot] = []
-    """For each exit, its edge and where in that one's cotangent it belongs."""
+    """For each exit, the engine's edge and the exit's index in that edge's cotangent."""
     taps: list[Tap] = []
     """The taps beside edges into it."""
     taken: dict[TorchEdge, list[tuple[Any, int]]] = {}
-    """Those exits whose cotangents are taken by hooks, see the note EXITS: the nodes inside, and
-    which edge of each."""
+    """The exits whose cotangents are taken by hooks (note EXITS), each with the inner nodes and
+    edge indices that lead there."""
     goes_on: bool = False
-    """Whether PyTorch runs over nodes outside, which must keep their values."""
+    """Whether PyTorch also runs nodes outside of it, which must keep their saved values."""
 
     hooks: ClassVar[None] = None
     freed: ClassVar[bool] = False
     is_shared: ClassVar[bool] = True
-    """As an end that several regions lead to: what goes there is taken."""
+    """True, as for an end that several regions lead to: cotangents for it are taken."""
 
     def name(self) -> str:
         return "TorchRegionBackward"
 
     @property
     def is_apart(self) -> bool:
-        """Whether PyTorch goes over its own nodes alone, without hooks of ours at any."""
-        # One that goes on has all its exits taken.
+        """Whether PyTorch runs only the region's own nodes, without hooks of telegrad's."""
+        # If `goes_on`, all its exits are taken.
         return not (self.taken or self.taps)
 
     def lead_in(self, place: TorchEdge) -> None:
@@ -77,11 +77,11 @@ class Region(msgspec.Struct, Hooked, eq=False):
         self.places.setdefault(place, len(self.places))
 
     def slot(self, place: TorchEdge) -> Slot:
-        """Return where a region that leads in at this place has its cotangent go."""
+        """Return the slot for the cotangent of a region that leads in at this place."""
         return self, self.places[place], len(self.places)
 
     def finish(self, keep_graph: bool) -> None:
-        """Take what leads in or out, once all of it is known."""
+        """Set `slots` and `edges`, once all edges in and out are known."""
         self.keep_graph = keep_graph
         edges: dict[Any, None] = {}
         for place, goal in self.exits.items():
@@ -91,16 +91,16 @@ class Region(msgspec.Struct, Hooked, eq=False):
         self.edges = (*edges, *self.taps)
 
     def find_taken(self) -> None:
-        """Find the exits whose cotangents are taken; ``cut.py`` adds the edges."""
+        """Find the exits whose cotangents are taken; ``cut.py`` adds the inner edges."""
         is_left = self.goes_on or any(type(goal) is Region for goal in self.exits.values())
         for place, goal in self.exits.items():
             if goal.is_shared and (is_left or goal.has_hooks):
                 self.taken[place] = []
 
     def leave_out(self, skipped: Container[Any]) -> None:
-        """Have PyTorch not go where nothing is asked for."""
+        """Drop the exits to edges in `skipped`, whose gradients are not wanted."""
         kept = [edge not in skipped for edge, _, _ in self.slots]
-        # Without any exit PyTorch would go everywhere; and a tap is seen only if its node runs.
+        # Without any exit PyTorch would run all nodes; and a tap needs its node to run.
         if all(kept) or not any(kept) or self.taps:
             return
         self.exits = dict(compress(self.exits.items(), kept))
@@ -109,8 +109,8 @@ class Region(msgspec.Struct, Hooked, eq=False):
         self.edges = tuple(edge for edge in self.edges if edge not in skipped)
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        # PyTorch's own mode says what is recorded: its engine turns recording off, its checkpoints
-        # turn it on again to compute once more, and the calls in them are recorded, too.
+        # PyTorch's grad mode decides what is recorded: its engine turns it off; its checkpoints
+        # turn it on to recompute, and telegrad must then record the calls in them.
         if MODE.get() is not QUIET:
             with Recording(True):
                 return self._run(cotangent, False)
@@ -144,13 +144,13 @@ class Region(msgspec.Struct, Hooked, eq=False):
     def _captured(
         self, cotangent: Any, exits: Collection[TorchEdge], recorded: bool
     ) -> tuple[Sequence[Any], tuple[torch.Tensor, ...]]:
-        """Return what PyTorch captures at each of these exits, and what it was given."""
+        """Run PyTorch's engine; return what it captured at each exit, and the cotangents given."""
         places, given = tuple(self.places), (cotangent,)
         if len(places) > 1:
             places, given = zip(*[(p, g) for p, g in zip(places, cotangent) if g is not None])
         try:
-            # By position, since names cost: allow_unreachable and accumulate_grad come last.
-            # PyTorch captures only if there is an exit; without one no leaf is there to accumulate.
+            # Positional, which is faster; the last two are allow_unreachable and accumulate_grad.
+            # Without exits PyTorch captures nothing, and there are no leaves to accumulate to.
             captured: Sequence[Any] | None = run_backward(
                 tuple(starmap(GradientEdge, places)),
                 given,
@@ -167,7 +167,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
     def _contributions(
         self, results: Sequence[Any], given: tuple[Any, ...], recorded: bool
     ) -> list[Any]:
-        """Return what goes along each of the edges, given what there is at each exit."""
+        """Return the cotangent of each edge, given those captured at each exit."""
         at_leaves = [i for i, goal in enumerate(self.exits.values()) if goal.is_leaf]
         if at_leaves and not recorded:
             own = parted([results[i] for i in at_leaves], (*results, *given))
@@ -178,12 +178,12 @@ class Region(msgspec.Struct, Hooked, eq=False):
 
 
 def along(slots: Iterable[Slot], results: Iterable[Any], recorded: bool) -> list[Any]:
-    """Return what goes along each of a region's edges, given what belongs in each slot."""
+    """Return the cotangent of each of a region's edges, given those of its slots."""
     found: dict[Any, Any] = {}
     bundled: list[Any] = []
     for (edge, index, size), result in zip(slots, results):
         if result is not None and edge.is_boundary:
-            # Only to a value that came does a region lead directly: see ``Landing.slot``.
+            # A region leads directly to a boundary only for a received value: ``Landing.slot``.
             result = over(result, recorded, True)
         if size == 1:
             found[edge] = result
@@ -198,7 +198,7 @@ def along(slots: Iterable[Slot], results: Iterable[Any], recorded: bool) -> list
 
 
 def parted(gradients: Sequence[Any], everything: Sequence[Any]) -> Sequence[Any]:
-    """Return gradients of leaves, which are among everything, each in memory of its own."""
+    """Return gradients of leaves, copied where another tensor in `everything` shares memory."""
     if len({*map(_memory, everything)}) == len(everything):
         return gradients
     uses = Counter(map(_memory, everything))
@@ -214,7 +214,7 @@ def _bundle(parts: list[Any]) -> Bundle | None:
 
 
 def _memory(tensor: torch.Tensor | None) -> int | None:
-    """Return the address of a tensor's numbers; None for lazy zeros, which have none."""
+    """Return the address of a tensor's data; None if it has none."""
     try:
         return tensor.untyped_storage().data_ptr()  # type: ignore[union-attr]
     except (AttributeError, RuntimeError):

@@ -1,12 +1,12 @@
 """Leaves of modules that PyTorch replicates (``DistributedDataParallel``), in telegrad's passes.
 
-PyTorch averages the gradients of such a module over its processes: its *reducer* hangs on the
-accumulation of each parameter, in C++, where nobody sees it, and finds the gradients in ``.grad``.
-So they are accumulated by PyTorch's own engine, which runs the reducer. In a distributed pass
-``.grad`` is lent to it: from the first parameter of the module that the pass reaches until the pass
-has ended, ``.grad`` of all of them is the gradient in the context. The reducer waits for the other
-processes, so it gets the gradients of a local pass when what that pass gives to other workers has
-left: they go on while it waits.
+PyTorch averages the gradients of such a module over its processes: the module's *reducer* has C++
+hooks on each parameter's accumulation, which Python can't see, and reads the gradients in
+``.grad``. So PyTorch's own engine accumulates them, which runs the reducer. In a distributed pass
+``.grad`` is lent to the reducer: from when the pass reaches the module's first parameter until the
+pass ends, ``.grad`` of all its parameters is the gradient in the context. The reducer waits for the
+other processes, so it gets the gradients of a local pass only when that pass has sent all its
+gradients to other workers, which then continue while it waits.
 """
 
 import gc
@@ -26,7 +26,7 @@ from telegrad.interop.torch.bridge import accumulator_of
 from telegrad.interop.torch.graph.pytorch_engine import run_backward
 
 _PARAMETERS: dict[ref[DistributedDataParallel], frozenset[int]] = {}
-"""The ids of the parameters of each replicated module there is."""
+"""The ids of each replicated module's parameters."""
 
 _LENT: WeakKeyDictionary[DistributedDataParallel, "Lending"] = WeakKeyDictionary()
 
@@ -37,7 +37,7 @@ def _note(module: torch.nn.Module, name: str, inner: Any) -> None:
 
 
 def _find_those_before() -> None:
-    """Note the modules that were made before this was imported: nothing else lists them."""
+    """Note the modules made before this import; only the garbage collector lists them."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         for each in gc.get_objects():
             if issubclass(type(each), DistributedDataParallel):
@@ -45,11 +45,11 @@ def _find_those_before() -> None:
 
 
 def _note_copies() -> None:
-    """Have copies and those from pickles noted as well: they come with their parts, which nobody
-    registers. Unknown, they would give gradients of one process.
+    """Note copied and unpickled modules, too, whose submodules are not registered again.
 
-    PyTorch has no hook for that. A global hook of every module's forward would see them all, but
-    takes each call of each module off PyTorch's fast path: 3.2 µs instead of 0.9 for an Identity.
+    An unknown module would give the gradients of one process alone. PyTorch has no hook for this. A
+    global forward hook would see them, but takes every module's calls off PyTorch's fast path: 3.2
+    µs instead of 0.9 for an Identity.
     """
     set_state: Any = DistributedDataParallel.__setstate__
 
@@ -72,7 +72,7 @@ def has_replicas() -> bool:
 
 
 def module_of(leaf: torch.Tensor) -> DistributedDataParallel | None:
-    """Return the replicated module that a leaf is a parameter of."""
+    """Return the replicated module that has a leaf as a parameter, if any."""
     if not _PARAMETERS:
         return None
     found = [module for module, ids in list(_PARAMETERS.items()) if id(leaf) in ids]
@@ -84,10 +84,9 @@ def accumulate_replicated(
     gradients: Mapping[torch.Tensor, torch.Tensor],
     finished: set[DistributedDataParallel],
 ) -> None:
-    """Add whole gradients to ``.grad`` as PyTorch does: with the last one come the averages.
+    """Add complete gradients to ``.grad`` through PyTorch, which averages after the last one.
 
-    `finished` has the modules whose averages have come in this pass: PyTorch would take nothing
-    more, and not say so.
+    `finished` has the modules averaged in this pass: PyTorch would silently ignore more gradients.
     """
     leaves = list(gradients)
     if module in finished:
@@ -104,7 +103,7 @@ def accumulate_replicated(
             "its reducer waits for the end of a pass of PyTorch's; leave static_graph out"
         )
     with alone_with(module.module.parameters()):
-        # The hooks of the tensors themselves have run.
+        # The tensors' own hooks have run already.
         hooks = [leaf._backward_hooks for leaf in leaves]
         try:
             for leaf in leaves:
@@ -112,7 +111,7 @@ def accumulate_replicated(
             given = tuple(gradients.values())
             recorded = torch.is_grad_enabled() and any(each.requires_grad for each in given)
             edges = tuple(GradientEdge(accumulator_of(leaf), 0) for leaf in leaves)
-            # By position: not keep_graph, whether it is recorded, to all ends, which accumulate.
+            # keep_graph=False, create_graph, no inputs, allow_unreachable, accumulate_grad.
             run_backward(edges, given, False, recorded, (), True, True)
         finally:
             for leaf, before in zip(leaves, hooks):
@@ -123,7 +122,7 @@ def accumulate_replicated(
 
 
 def _is_waiting(module: DistributedDataParallel) -> bool:
-    """Tell whether the reducer has had some of the gradients that it expects, and not all."""
+    """Tell whether the reducer has received some of its expected gradients, but not all."""
     try:
         module.reducer._check_reducer_finalized()
     except RuntimeError:
@@ -142,32 +141,32 @@ class Lending:
             )
         self.module = module
         self.waiting: dict[torch.Tensor, torch.Tensor] = {}
-        """The gradients that the reducer is still to be given."""
+        """The gradients that the reducer has not been given yet."""
         self._finished: set[DistributedDataParallel] = set()
         self._before: dict[torch.Tensor, torch.Tensor | None] = {}
         for leaf in module.module.parameters():
             self._before[leaf] = leaf.grad
             earlier = context.get(leaf)
-            # A copy: the reducer writes into it, and the pass may fail.
+            # A copy: the reducer writes into it, and the context must not change if the pass fails.
             leaf.grad = None if earlier is None else earlier.clone()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is something for the reducer."""
+        """Whether there are gradients for the reducer."""
         return bool(self.waiting)
 
     def run(self) -> None:
-        """Give the reducer what has come; return with the averages if that was all."""
+        """Give the reducer the waiting gradients; if they are the last, it averages here."""
         given, self.waiting = self.waiting, {}
         groups = [given] if given else []
         if self.module.find_unused_parameters:
-            # One by one: so one that the reducer has taken for unused by then is seen.
+            # One by one, to find one whose parameter the reducer has taken for unused by then.
             groups = [{leaf: gradient} for leaf, gradient in given.items()]
         for group in groups:
             accumulate_replicated(self.module, group, self._finished)
 
     def give_back(self) -> dict[Any, Any]:
-        """Put ``.grad`` back; return what the reducer left there."""
+        """Restore ``.grad``; return the gradients that the reducer left there."""
         found: dict[Any, Any] = {}
         for leaf, before in self._before.items():
             if leaf.grad is not None:
@@ -185,7 +184,7 @@ def lend(
     context: Mapping[Any, Any],
     lent: dict[Any, Any],
 ) -> None:
-    """Keep a gradient for the reducer, beside those in the context; `lent` is the pass's."""
+    """Keep a gradient for the module's reducer; `lent` has the pass's lendings by module."""
     if module not in lent:
         lent[module] = Lending(module, context)
     lent[module].waiting[leaf] = gradient

@@ -1,20 +1,20 @@
-"""The next value of a parameter, made aside for the graphs that saved the present one.
+"""Step a parameter aside: write its next value into a copy, so that graphs keep the present one.
 
-PyTorch saves a leaf by reference, so an optimiser that writes into a parameter spoils every pass
-whose forward has used it. A step that would do so writes into a copy, the *successor*. When that is
-complete, parameter and successor exchange what they stand for: the parameter, the object that
-modules, optimisers and users hold, has the new value from then on; graphs keep the old one, also
-those that a handler is just recording, and a reader sees one or the other, never a half. Such a
-graph ends at a *former* value of the parameter, which says whose it was (``parameter_of``).
+PyTorch saves a leaf by reference, so an optimiser that writes into a parameter invalidates every
+pass whose forward has used it. Instead, such a step writes into a copy, the *successor*. When that
+is complete, parameter and successor swap their contents: the parameter, the object that modules,
+optimisers and users hold, has the new value from then on. Graphs keep the old value, also those
+that a handler is recording at that moment, and a reader sees one value or the other, never a mix.
+Such a graph ends at a *former* value of the parameter, which refers to it (``parameter_of``).
 
-What holds a parameter in C++ (a scripted module, the reducer of replicas), hangs on it (hooks), or
-shares its memory would be left with the old value. So a parameter is replaced only if nothing but
-its object was there when its first optimiser was made, and none of these is found later. Those of a
-GPU aren't: kernels that are still queued on other streams may read memory that the allocator would
-give to somebody else.
+Objects that hold a parameter in C++ (a scripted module, the reducer of replicas), hooks on it, and
+tensors that share its memory would be left with the old value. So a parameter is replaced only if
+only its Python object held it when its first optimiser was made, and none of these is found later.
+Parameters on a GPU are not replaced: kernels still queued on other streams may read memory that the
+allocator would reuse.
 
-Invariant: whatever is not led to the parameter raises. A pass of PyTorch's own that arrives at a
-former value, where no gradient would be looked for, is an error.
+Invariant: a gradient that can't be led to the parameter raises. A pass of PyTorch's own that
+arrives at a former value, where nobody would look for the gradient, is an error.
 """
 
 import weakref
@@ -30,18 +30,18 @@ from telegrad.interop.torch.values.tensors import is_dense
 _swap: Any = torch._C._swap_tensor_impl
 _count_holders: Any = torch._C._storage_Use_Count
 _ALONE: dict[int, "weakref.ref[torch.Tensor]"] = {}
-"""The parameters that nothing but their object held when an optimiser was made, by identity."""
+"""The parameters held only by their Python object when an optimiser was made, by identity."""
 
 
 def note(parameter: torch.Tensor) -> None:
-    """Note whether a parameter that an optimiser is made for may be replaced in its steps."""
+    """Note whether steps may replace a parameter; called when an optimiser is made for it."""
     key = id(parameter)
     if key not in _ALONE and is_dense(parameter) and _is_alone(parameter):
         _ALONE[key] = weakref.ref(parameter, lambda _: _ALONE.pop(key, None))
 
 
 def _is_alone(parameter: torch.Tensor) -> bool:
-    # Its memory is held by the tensor and, to be asked, by an object for the memory itself.
+    # Two holders of its memory are allowed: the tensor, and the storage object made to ask this.
     asked: Any = parameter
     return bool(asked._use_count() == 1 and _count_holders(asked.untyped_storage()._cdata) <= 2)
 
@@ -49,8 +49,8 @@ def _is_alone(parameter: torch.Tensor) -> bool:
 def successor(parameter: Any, gradient: torch.Tensor) -> Any:
     """Return a copy of a parameter for a step to write into; None if it is to be stepped in place.
 
-    A sparse gradient touches some rows of what may be a large table, which no graph saves: in place
-    it stays cheap.
+    A sparse gradient changes a few rows of what may be a large table, which no graph saves, so a
+    copy would only cost time.
     """
     is_replaced = (
         id(parameter) in _ALONE
@@ -72,12 +72,12 @@ def successor(parameter: Any, gradient: torch.Tensor) -> Any:
 def stepped(parameter: torch.Tensor, successor: torch.Tensor | None) -> None:
     """See ``Parameters`` in ``distributed/frameworks.py``."""
     if successor is None:
-        # PyTorch's fused optimisers don't tell.
+        # PyTorch's fused optimisers don't increment it.
         torch.autograd.graph.increment_version(parameter)
         return
     former: Any = successor
     if parameter._version != former._telegrad_version:
-        # An optimiser with a list of its own has stepped the parameter itself.
+        # The optimiser holds the parameter in a list of its own, and has stepped it in place.
         return
     _swap(parameter, former)
     former.grad = None
@@ -86,7 +86,7 @@ def stepped(parameter: torch.Tensor, successor: torch.Tensor | None) -> None:
 
 
 def parameter_of(leaf: torch.Tensor) -> torch.Tensor | None:
-    """Return the parameter that a leaf of an older graph is a former value of, if it is one."""
+    """Return the parameter whose former value a leaf is, if it is one."""
     return getattr(leaf, "_telegrad_parameter", None)
 
 

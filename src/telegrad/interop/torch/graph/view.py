@@ -1,8 +1,8 @@
-"""The graph of a context as users of PyTorch's contexts look at it.
+"""A context's graph as PyTorch would show it to its users.
 
-Telegrad's send and recv nodes are not PyTorch's, and each tensor that arrived has a node of its own
-in PyTorch's graph. What is shown is what PyTorch would have there: a send leads to the nodes of the
-tensors that were given away, and all that came in one message comes from one recv.
+Telegrad's send and recv nodes are not PyTorch's, and each received tensor has a node of its own in
+PyTorch's graph. The view shows what PyTorch would have: a send node leads to the nodes of the sent
+tensors, and all tensors of one message come from one recv node.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ _PREFIX = "torch::distributed::autograd::"
 
 
 class SendFunction:
-    """Where tensors were given away."""
+    """The send node of a message."""
 
     def __init__(self, node: SendNode) -> None:
         self._node = node
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """The nodes of the tensors, and which output of each a tensor is."""
+        """The nodes of the sent tensors, each with the tensor's output index."""
         edges = [each.edge if isinstance(each, Entry) else (each, 0) for each in self._node.edges]
         return tuple((view(node), number) for node, number, *_ in edges)
 
@@ -31,7 +31,7 @@ class SendFunction:
 
 
 class RecvFunction:
-    """Where the tensors of a message arrived; equal to the ``grad_fn`` of each of them."""
+    """The recv node of a message; equal to the ``grad_fn`` of each of its tensors."""
 
     next_functions: tuple[Any, ...] = ()
 
@@ -51,7 +51,7 @@ class RecvFunction:
 
 
 class NodeView:
-    """Any other node of PyTorch's graph, which may lead to where something arrived."""
+    """Any other node of PyTorch's graph, which may lead to recv nodes."""
 
     def __init__(self, node: Any) -> None:
         self._node = node
@@ -64,12 +64,12 @@ class NodeView:
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """Where it leads."""
+        """The nodes that it leads to, with output indices."""
         return tuple((view(node), number) for node, number in self._node.next_functions)
 
     @property
     def variable(self) -> Any:
-        """The leaf whose gradient it accumulates."""
+        """The leaf whose gradient this node accumulates."""
         return self._node.variable
 
     def name(self) -> str:
@@ -78,7 +78,7 @@ class NodeView:
 
 
 def view(node: Any) -> Any:
-    """Return a node of PyTorch's graph as it is shown; None where there is none."""
+    """Return the view of a node of PyTorch's graph; None for None."""
     if node is None:
         return None
     crossing = getattr(node, "crossing", None)

@@ -1,10 +1,10 @@
-"""Walking PyTorch's graph from the entries of a pass: which nodes lie behind each, and which ends.
+"""Walk PyTorch's graph from the entries of a pass, to find the nodes and ends behind each.
 
-Entries whose cotangents come at once, those of one message or of all roots, form a *group*. What a
-group reaches is noted as a region, as if no two groups met. ``cut.py`` makes others of them
-where some do.
+Entries whose cotangents arrive together, those of one message or of all roots, form a *group*. The
+walk notes what a group reaches as a region, as if no two groups met; where some do, ``cut.py``
+replaces these regions.
 
-Invariant: a node of PyTorch's is asked once for where it leads.
+Invariant: each PyTorch node is asked once for its next functions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +21,9 @@ from telegrad.interop.torch.graph.successors import parameter_of
 from telegrad.interop.torch.modes import run_ordinarily
 
 CROSSING: Any = ToTorch._backward_cls
-"""The type of the nodes of PyTorch's behind which telegrad's graph is."""
+"""The type of PyTorch nodes that lead to telegrad's graph."""
 ACCUMULATOR: Any = type(run_ordinarily(lambda: accumulator_of(torch.zeros((), requires_grad=True))))
-"""The type of those that stand for leaves."""
+"""The type of PyTorch nodes that stand for leaves."""
 ENDS: Final = (CROSSING, ACCUMULATOR)
 """The types of the nodes where PyTorch's graph ends for telegrad's engine."""
 
@@ -32,7 +32,7 @@ ROOTS: Final = "roots"
 
 
 def grouped(nodes: Iterable[Any]) -> Iterator[tuple[Entry, Any]]:
-    """Return the entries among a pass's first nodes and right behind them, with their groups."""
+    """Yield the entries among a pass's first nodes and their edges, with their groups."""
     for node in nodes:
         if type(node) is Entry:
             yield node, ROOTS
@@ -43,34 +43,34 @@ def grouped(nodes: Iterable[Any]) -> Iterator[tuple[Entry, Any]]:
 
 
 class Walk(msgspec.Struct, eq=False):
-    """What the entries of a pass reach."""
+    """The part of PyTorch's graph that the entries of a pass reach."""
 
     ways: dict[Any, Sequence[Any]] = {}
     """The edge of each entry: to an end, or to the region of what its group reaches."""
     regions: dict[Any, Region] = {}
-    """By group, what it reaches."""
+    """For each group, the region of what it reaches."""
     following: dict[Any, Sequence[TorchEdge]] = {}
-    """For each inner node of PyTorch's, where its edges lead; None for a node: nowhere."""
+    """The edges of each inner PyTorch node; one that leads nowhere has None for its node."""
     region_of: dict[Any, Region] = {}
     """For each inner node, the region of the group that reached it first."""
     ends: dict[Any, Leaf | Landing | Former] = {}
     leaves: dict[int, Leaf] = {}
-    """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
+    """By identity of the tensor, since a leaf may be reached by its node and as an entry, too."""
     values: dict[Any, torch.Tensor] = {}
     """The tensors of leaves and taps."""
     behind: list[Any] = []
-    """The nodes of telegrad's behind landings, for what walks its graph too."""
+    """Telegrad's nodes behind new landings, where a walk of both graphs continues."""
     boundaries: list[Any] = []
-    """Nodes of telegrad's behind which other workers are."""
+    """Telegrad's nodes that lead to other workers."""
     is_shared: bool = False
     """Whether some inner node is reached by several groups."""
     meets: bool = False
     """Whether some end is reached in several ways."""
     comes_back: bool = False
-    """Whether PyTorch's graph comes back over telegrad's."""
+    """Whether a path goes from PyTorch's graph through telegrad's and back."""
 
     def want(self, targets: Iterable[Any]) -> None:
-        """Have the leaves that are asked for stand for their tensors; called before `enter`."""
+        """Make the requested leaves the ends for their tensors; call this before `enter`."""
         for target in targets:
             if type(target) is WantedLeaf:
                 target.forget()
@@ -79,12 +79,12 @@ class Walk(msgspec.Struct, eq=False):
 
     @classmethod
     def of_both(cls, nodes: Iterable[Any], targets: Iterable[Any] = ()) -> "Walk":
-        """Walk both graphs from nodes of telegrad's, to all entries that are behind them."""
+        """Walk both graphs from telegrad's nodes, through all entries behind them."""
         walk = cls()
         walk.want(targets)
         seen: set[Any] = set()
         stack = list(nodes)[::-1]
-        # An entry that has a tensor is part of telegrad's graph: its cotangent comes by itself.
+        # An entry that has a tensor is part of telegrad's graph: a group of its own.
         groups = {entry: group for entry, group in grouped(stack) if entry.tensor is None}
         while stack:
             node = stack.pop()
@@ -102,7 +102,7 @@ class Walk(msgspec.Struct, eq=False):
         return walk
 
     def enter(self, entry: Entry, group: Any) -> None:
-        """Walk PyTorch's graph from an entry that has not been met."""
+        """Walk PyTorch's graph from an entry that has not been visited."""
         place = entry.place
         if place is not None and type(place[0]) not in ENDS:
             region = self.regions.get(group)
@@ -113,12 +113,12 @@ class Walk(msgspec.Struct, eq=False):
             self.ways[entry] = (region,)
             return
         end = self._leaf(entry.leaf, entry) if place is None else self._end_at(place[0], entry)
-        # Behind an entry nobody has run the hooks.
+        # No region leads here from the entry, so PyTorch has not run the hooks.
         end.is_shared = True
         self.ways[entry] = (end,)
 
     def _follow(self, start: Any, region: Region) -> None:
-        """Note in the region what lies behind a node, up to the ends of the graph."""
+        """Add the nodes behind a node to the region, up to the ends of the graph."""
         following, region_of, exits = self.following, self.region_of, region.exits
         stack = [start]
         while stack:
@@ -141,7 +141,7 @@ class Walk(msgspec.Struct, eq=False):
                 stack.extend(reversed(inner))
 
     def _end_at(self, node: Any, source: Any) -> Leaf | Landing | Former:
-        """Return what ends PyTorch's graph at a node that does; `source` leads there."""
+        """Return the end for a PyTorch node where the graph ends; `source` leads there."""
         found = self.ends.get(node)
         if found is not None:
             self.meets = True
@@ -173,7 +173,7 @@ class Walk(msgspec.Struct, eq=False):
         return found
 
     def marks(self, taps: Sequence[Tap]) -> dict[Any, int]:
-        """Return which groups and taps reach each node: a bit for each."""
+        """Return, for each node, the groups and taps that reach it, one bit each."""
         marks = dict.fromkeys((*self.following, *self.ends), 0)
         missing = dict.fromkeys(marks, 0)
         for leading in self.following.values():
@@ -181,7 +181,7 @@ class Walk(msgspec.Struct, eq=False):
                 if node is not None:
                     missing[node] += 1
         bits: dict[Any, int] = {}
-        # Its region stands for a group; nothing lies behind an end.
+        # A region stands for its group; an end, for itself.
         starts = [(entry.place, way) for entry, (way,) in self.ways.items()]
         for place, source in [*starts, *((tap.place, tap) for tap in taps)]:
             if place is not None:

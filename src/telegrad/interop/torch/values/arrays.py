@@ -1,8 +1,7 @@
-"""The numbers of a torch tensor as a raw array, and back: one memory where both sides allow it.
+"""Convert a torch tensor to a NumPy array and back, sharing memory where both sides allow it.
 
-bfloat16, which NumPy lacks, goes as float32. What is on another device than the CPU is copied: a
-copy to the CPU waits for the work that is queued on the device's current stream, so the array that
-is given out is complete.
+bfloat16, which NumPy lacks, becomes float32. A tensor on another device is copied to the CPU; the
+copy waits for the work that is queued on the device's current stream, so the array is complete.
 """
 
 from typing import Any
@@ -14,13 +13,14 @@ from telegrad.interop.torch.devices.staging import to_host
 
 CPU = torch.device("cpu")
 is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
-"""Whether a tensor is one inside of a function transform (``torch.func``), without own numbers."""
+"""Tells whether a tensor is a wrapper inside a function transform (``torch.func``), without data
+of its own."""
 
 
 def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
-    """Return the numbers of a tensor, read-only.
+    """Return the values of a tensor as a read-only array.
 
-    They are in its memory where that is the CPU's and NumPy has the dtype.
+    It shares the tensor's memory if that is on the CPU and NumPy has the dtype.
     """
     plain = tensor.data if tensor.requires_grad else tensor
     array: np.ndarray[Any, Any]
@@ -33,13 +33,13 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
         plain = to_host(plain.clone() if plain._is_zerotensor() else plain)
         plain = plain.resolve_conj().resolve_neg()
         array = (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
-    # So that nobody takes the memory for its own: PyTorch may have given it to others, too.
+    # Read-only, so that nobody adds to it in place: PyTorch may have given the memory to others.
     array.setflags(write=False)
     return array
 
 
 def tensor_over(array: Any, dtype: torch.dtype, device: torch.device = CPU) -> torch.Tensor:
-    """Return a tensor over the array's memory; a copy if that is read-only or must be another."""
+    """Return a tensor over the array's memory, or over a copy if it can't be shared."""
     if type(array) is not np.ndarray:
         array = np.asarray(array).view(np.ndarray)
     if not array.flags.writeable:
@@ -52,6 +52,6 @@ def tensor_over(array: Any, dtype: torch.dtype, device: torch.device = CPU) -> t
     if made.dtype is dtype and device is CPU:
         return made
     if array.size == 1:
-        # The root of most passes. A copy to a device would wait until all before it is done there.
+        # Most passes start with one number. A copy to a device would wait for all work before it.
         return torch.full(array.shape, array.item(), dtype=dtype, device=device)
     return made.to(device, dtype)

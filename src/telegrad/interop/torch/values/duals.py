@@ -1,4 +1,4 @@
-"""How torch tensors with a tangent travel: primal, tangent, and what mentions their level."""
+"""How dual torch tensors are sent: primal, tangent, and a mention of their level."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,16 +16,16 @@ from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.forward.levels import Level
 
 _SOME_LEVEL: Final = Level()
-"""The level of all tangents of stand-ins: only the order of levels matters, and there is one."""
+"""The level of all stand-ins' tangents. Only the order of levels matters; PyTorch has one."""
 
 
 class CarriedTorchDual(CarriedDual):
-    """A dual torch tensor between two workers."""
+    """A dual torch tensor on its way between two workers."""
 
     __slots__ = ("is_dual", "mention")
 
     def __init__(self, primal: Any, tangent: Any, mention: Mention) -> None:
-        """Carry two tensors, or what carries them to a device."""
+        """Take two tensors, or the `Placed` objects that carry them to a device."""
         self.parts = [primal, tangent]
         self.mention = mention
 
@@ -39,7 +39,7 @@ class CarriedTorchDual(CarriedDual):
         return make_dual(*self.parts)
 
     def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
-        """Two, also where the level has closed since."""
+        """Return two stand-ins, also if the level has closed since."""
         tangent = wrap(None)
         if self.is_dual:
             arrived.tangents = beside(tangent)
@@ -47,12 +47,12 @@ class CarriedTorchDual(CarriedDual):
 
 
 def beside(tangent: Tensor) -> dict[Any, Tensor]:
-    """Return the tangents of a stand-in that has this one."""
+    """Return a stand-in's tangents, given its one tangent."""
     return {_SOME_LEVEL: tangent}
 
 
 def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
-    """Replace dual torch tensors by what travels."""
+    """Replace, in place, each dual torch tensor by a `CarriedTorchDual`."""
     for i, value in enumerate(values):
         if isinstance(value, torch.Tensor) and (tangent := tangent_of(value)) is not None:
             tensors.check(value)
@@ -61,7 +61,7 @@ def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
 
 
 def register() -> None:
-    """Make what travels known to the serialiser."""
+    """Register `CarriedTorchDual` with the serialiser."""
     kinds.register(CarriedTorchDual, _to_parts, _from_parts, tag="torch.dual")
 
 

@@ -1,10 +1,10 @@
-"""PyTorch's forward-mode level, over workers.
+"""PyTorch's forward-mode level across workers.
 
-PyTorch has one level, and it is the process's. To telegrad's book of levels it is a Level like any
-other: it has an id on the wire, a shadow on every worker that one of its tangents reached, and
-closes there by a notice. A shadow that gets a tangent is *bound*: PyTorch's level is entered in its
-process, until the shadow closes. PyTorch does not tell when a user leaves a level, but drops its
-tangents then: it is given one of ours, and we see that dropped.
+PyTorch has one level per process. Telegrad's registry treats it as any other Level: it has an id on
+the wire and a shadow on every worker that one of its tangents reached, and a notice closes the
+shadows. When a tangent of a shadow arrives, the shadow is *bound*: its process enters PyTorch's
+level until the shadow closes. PyTorch does not report when a user leaves a level, but drops the
+level's tangents then. So it is given a tangent whose memory telegrad watches.
 
 Invariant: tangents of two levels never mix. While one is bound, a tangent of another is refused.
 """
@@ -37,28 +37,28 @@ def is_open() -> bool:
 
 
 def tangent_of(tensor: torch.Tensor) -> Any:
-    """Return its tangent, or None."""
+    """Return a tensor's tangent, or None."""
     return _unpack_dual(tensor).tangent if is_open() else None
 
 
 def primal_of(tensor: torch.Tensor) -> Any:
-    """Return the tensor without its tangent; its history stays."""
+    """Return the tensor without its tangent but with its history."""
     return _unpack_dual(tensor).primal
 
 
 def make_dual(primal: torch.Tensor, tangent: torch.Tensor) -> Any:
-    """Return the pair as one tensor, at the level that is bound."""
+    """Return a dual tensor at PyTorch's current level."""
     return _make_dual(primal, tangent)
 
 
 def current() -> Level:
-    """Return what stands for the level that is open."""
+    """Return the Level that stands for PyTorch's open level."""
     with _lock:
         return _watch() if _bound is None else _bound
 
 
 def bind(level: Level) -> None:
-    """Have PyTorch keep tangents of this level, which came from another worker."""
+    """Enter PyTorch's level for the tangents of `level`, which came from another worker."""
     global _bound
     with _lock:
         if not is_open():
@@ -76,7 +76,7 @@ def bind(level: Level) -> None:
 
 
 def _leave(level: Level) -> None:
-    """Close PyTorch's level in this process, since a shadow closed."""
+    """Leave PyTorch's level in this process, since its shadow closed."""
     global _bound
     with _lock:
         if _bound is level:
@@ -85,11 +85,11 @@ def _leave(level: Level) -> None:
 
 
 def _watch() -> Level:
-    """Return a Level for the one that a user of this process entered; closes with it."""
+    """Return a Level for the one that a user of this process entered; it closes with that."""
     global _bound, _watched
     level = _bound = Level()
     memory = np.zeros(())
-    # PyTorch holds the tangent's memory as long as the level is open, and nobody else does.
+    # Only PyTorch holds the tangent's memory, and only as long as the level is open.
     primal = torch.zeros((), dtype=torch.float64, device=CPU)
     _watched = _make_dual(primal, torch.from_numpy(memory))
     weakref.finalize(memory, _end, level).atexit = False

@@ -1,15 +1,14 @@
-"""How torch tensors travel: as raw buffers, like telegrad's own.
+"""How torch tensors are sent: as raw buffers, like telegrad's own.
 
-Dense tensors of every dtype, and sparse COO ones. A dtype that NumPy lacks goes as integers of the
-same size (bfloat16) or as bytes. A CUDA tensor goes through the CPU and arrives on the device of
-the same name; a device map, and device memory on one host, change that in ``devices/``. A Parameter
-stays one; ``requires_grad`` arrives as it left, on a new leaf: what a context adds to that is in
-``framework.py``.
+Dense tensors of every dtype and sparse COO tensors can be sent. A dtype that NumPy lacks is sent as
+integers of the same size (bfloat16) or as bytes. A CUDA tensor goes through the CPU to the device
+of the same name, unless ``devices/`` decides otherwise. A Parameter stays one. What arrives is a
+new leaf with the same ``requires_grad``; in a context, ``framework.py`` adds a history.
 
 A tensor whose memory has no gaps (transposed, or in the format channels_last) keeps the order of
 its axes in memory; any other arrives contiguous.
 
-Invariant: what arrives has the values, shape, dtype and class of what left, or nothing was sent.
+Invariant: a tensor arrives with its values, shape, dtype and class, or sending it raised an error.
 """
 
 from functools import partial
@@ -40,7 +39,7 @@ _TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 def register() -> None:
-    """Make torch tensors known to the serialiser."""
+    """Register torch tensors with the serialiser."""
     kinds.register(torch.Tensor, to_parts, from_parts, tag="torch.Tensor", check=check)
     kinds.register(
         torch.nn.Parameter, to_parts, parameter_from_parts, tag="torch.nn.Parameter", check=check
@@ -50,12 +49,12 @@ def register() -> None:
 def to_parts(
     tensor: torch.Tensor, device: str | None = None
 ) -> tuple[list["np.ndarray[Any, Any]"], Any]:
-    """Return the arrays of a tensor, and what they don't tell: often only whether it requires grad.
+    """Return a tensor's arrays and the facts to rebuild it: often only its ``requires_grad``.
 
-    `device`: where it is to arrive, if it is not on the CPU here.
+    `device`: the receiver's device, if the tensor is not on the CPU here.
     """
     requires_grad = tensor.requires_grad
-    # Of some transforms (functionalize) NumPy would see memory that holds no values.
+    # Some transforms (functionalize) would show NumPy memory that holds no values.
     if type(tensor) in _TYPES and not is_transformed(tensor):
         try:
             plain = tensor.data if requires_grad else tensor
@@ -66,12 +65,12 @@ def to_parts(
             facts: list[Any] = [_DENSE, requires_grad, None, None, list(ordered.shape), order]
             return [ordered.numpy()], facts if order else requires_grad
         except (TypeError, RuntimeError):
-            pass  # Not a dense one of the CPU of a dtype that NumPy has: found out by trying.
+            pass  # Not dense, not on the CPU, or not of a NumPy dtype: trying is the fastest test.
     check(tensor)
     if _is_transforming():
-        # Whatever PyTorch makes there, of any tensor, has no numbers of its own.
+        # Inside a transform, every tensor that PyTorch makes lacks data of its own.
         return run_ordinarily(partial(to_parts, tensor, device))
-    # Waits for what is queued on the device's current stream.
+    # Waits for the work that is queued on the device's current stream.
     plain = to_host(tensor.detach())
     there = None if tensor.is_cpu else device or str(tensor.device)
     if plain.layout is torch.sparse_coo:
@@ -85,7 +84,7 @@ def to_parts(
 
 
 def _in_memory_order(tensor: torch.Tensor) -> tuple[list[int], torch.Tensor]:
-    """Return the axes as they lie in memory, and the tensor so; none, and itself, if not dense."""
+    """Return the order of a non-contiguous tensor's axes in memory, and it permuted to that."""
     if not tensor.is_contiguous():
         strides = tensor.stride()
         order = sorted(range(tensor.ndim), key=lambda axis: -strides[axis])
@@ -97,7 +96,7 @@ def _in_memory_order(tensor: torch.Tensor) -> tuple[list[int], torch.Tensor]:
 
 def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     """Return a tensor over the memory of the arrays, or on the device that it was sent to."""
-    # Whichever thread reads a message makes its tensors, and may be in inference mode or transform.
+    # The thread that reads the message may be in inference mode or in a transform.
     if _is_inferring() or _is_transforming():
         return run_ordinarily(partial(_built, parts, facts))
     return torch.from_numpy(parts[0]) if facts is False else _built(parts, facts)
@@ -113,7 +112,7 @@ def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
         if rest and rest[0]:
             made = _reordered(made, rest[0])
         if made._is_view():
-            # As a result of a node of ours, PyTorch would let nobody change a view in place.
+            # PyTorch forbids in-place changes of a view that a Python node returns.
             made = made.detach()
     else:
         size, is_coalesced = rest
@@ -129,7 +128,7 @@ def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
 
 
 def _reordered(tensor: torch.Tensor, order: Any) -> torch.Tensor:
-    """Return the tensor whose axes lie in memory in this order."""
+    """Undo the permutation of `_in_memory_order`."""
     axes = list(range(tensor.ndim))
     if sorted(order) != axes:
         raise ProtocolViolation(
@@ -158,7 +157,7 @@ def parameter_from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> tor
 
 
 def _raw(dense: torch.Tensor) -> tuple[str | None, "np.ndarray[Any, Any]"]:
-    """Return a dense tensor as an array, with the dtype's name where the array's is another."""
+    """Return a dense tensor as an array, and its dtype's name if the array has another dtype."""
     plain = dense.clone() if dense._is_zerotensor() else dense.resolve_conj().resolve_neg()
     if plain.dtype in _NATIVE:
         return None, plain.contiguous().numpy()
@@ -179,7 +178,7 @@ def _tensor_over(array: "np.ndarray[Any, Any]", name: str | None, shape: list[in
         raise ProtocolViolation(f"expected the name of a torch dtype, got {name!r}")
     if not array.size:
         if 0 not in shape:
-            # `torch.empty` would be as large as the peer likes, with what this process freed in it.
+            # Else `torch.empty` would return as much as the peer likes of this process's old data.
             raise ProtocolViolation(
                 f"expected the items of a torch tensor of {shape!r:.200}, got none"
             )
@@ -188,13 +187,13 @@ def _tensor_over(array: "np.ndarray[Any, Any]", name: str | None, shape: list[in
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Tell whether the numbers of a tensor are all there is to it, wherever they are."""
+    """Tell whether a tensor is plain, dense data, on any device."""
     is_plain = type(tensor) in _TYPES and tensor.layout is _STRIDED
     return is_plain and not (tensor.is_quantized or tensor.is_nested or is_transformed(tensor))
 
 
 def check(tensor: torch.Tensor) -> None:
-    """Raise for a tensor that can't be sent."""
+    """Raise Unserializable for a tensor that can't be sent."""
     kind = type(tensor)
     if (
         kind in _TYPES

@@ -1,11 +1,11 @@
-"""Tensors of one message that lie in the same memory: they do so where they arrive, too.
+"""Tensors of one message that share memory also share it at the receiver.
 
-What is written into one of them shows in the others, as it did where they come from. The first of
-them carries the memory, the others where they lie in it. Those that leave gaps between them are
-sent apart: what nobody gave away is not sent. So are those of a device.
+A write to one of them shows in the others there, as at the sender. The first of them carries the
+memory, the others their place in it. Tensors with gaps between them are sent separately, since the
+memory in a gap is not the receiver's to see. Tensors on a device are sent separately, too.
 
-Invariant: tensors in one memory share its version. So a change of one in place does not go unseen
-where a graph has saved another.
+Invariant: tensors in one memory share its version, so PyTorch notices an in-place change of one of
+them if a graph has saved another.
 """
 
 from functools import partial
@@ -27,17 +27,17 @@ class CarriedView:
 
     def __init__(self, memory: torch.Tensor | None, facts: Any) -> None:
         self.memory = memory
-        """All of it, in one dimension, with the first of the tensors alone."""
+        """The whole memory as a one-dimensional tensor; only the group's first tensor has it."""
         self.first, self.type, self.requires_grad, self.shape, self.strides, self.offset = facts
 
     @property
     def facts(self) -> list[Any]:
-        """What is sent beside the memory."""
+        """What is sent besides the memory."""
         where = [list(self.shape), list(self.strides), self.offset]
         return [self.first, self.type, self.requires_grad, *where]
 
     def tensor_in(self, memory: torch.Tensor) -> torch.Tensor:
-        """Return the tensor that it stands for."""
+        """Return the tensor that this object stands for."""
         made = memory.as_strided(self.shape, self.strides, self.offset).detach()
         if self.type:
             return torch.nn.Parameter(made, requires_grad=self.requires_grad)
@@ -45,14 +45,14 @@ class CarriedView:
 
 
 def carry(values: list[Any]) -> None:
-    """Replace the tensors of a message that share memory by what is sent."""
+    """Replace, in place, the tensors of a message that share memory by `CarriedView` objects."""
     try:
         memories = [x.untyped_storage().data_ptr() for x in values if isinstance(x, torch.Tensor)]
         if len(set(memories)) == len(memories):
-            # As nearly always.
+            # Nearly always so.
             return
     except (RuntimeError, ValueError):
-        pass  # Some has no memory of its own, or none yet.
+        pass  # Some tensor has no memory of its own, or none yet.
     by_memory: dict[Any, list[int]] = {}
     for i, value in enumerate(values):
         if is_dense(value) and value.is_cpu and value.numel():
@@ -78,7 +78,7 @@ def _carry_group(values: list[Any], indices: list[int]) -> None:
 
 
 def _is_covered(begin: int, end: int, tensors: list[Any]) -> bool:
-    """Tell whether every element of the memory is one of the tensors'."""
+    """Tell whether every element of the memory belongs to one of the tensors."""
     if end - begin > sum(each.numel() for each in tensors):
         return False
     seen = torch.zeros(end - begin, dtype=torch.bool, device=CPU)
@@ -88,14 +88,14 @@ def _is_covered(begin: int, end: int, tensors: list[Any]) -> bool:
 
 
 def _span(tensor: Any) -> tuple[int, int]:
-    """Return where the elements of a tensor begin and end in its memory."""
+    """Return the offsets where a tensor's elements begin and end in its memory."""
     first = tensor.storage_offset()
     steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return first, first + steps + 1
 
 
 def land(values: list[Any]) -> None:
-    """Replace what carried tensors of one memory by them."""
+    """Replace, in place, each `CarriedView` of a message by its tensor."""
     memories = {i: value.memory for i, value in enumerate(values) if type(value) is CarriedView}
     if memories:
         run_ordinarily(partial(_land, values, memories))
@@ -120,7 +120,7 @@ def _land(values: list[Any], memories: dict[int, Any]) -> None:
 
 
 def register() -> None:
-    """Make what is sent known to the serialiser."""
+    """Register `CarriedView` with the serialiser."""
     kinds.register(CarriedView, _to_parts, _from_parts, tag="torch.view")
 
 

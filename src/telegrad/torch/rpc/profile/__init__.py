@@ -1,1 +1,1 @@
-"""Remote calls, and what a worker serves, under PyTorch's profilers."""
+"""Show remote calls, and the requests that a worker serves, in PyTorch's profiles."""

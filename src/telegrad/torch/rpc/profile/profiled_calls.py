@@ -1,8 +1,8 @@
 """Remote calls under PyTorch's profiler: named as PyTorch names them, recorded on both sides.
 
-While a profile is on in the calling thread, the function is sent with the profile's options; the
-callee records what it does, and the answer has that beside the value. Nested calls do the same, so
-what they recorded comes along. Without a profile nothing of this is entered.
+While a profile is on in the calling thread, the function is sent with the profile's options. The
+callee records the function's run and answers with the value and the recording. Nested calls do the
+same, so their recordings are included. Without a profile, none of this code runs.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from telegrad.torch.rpc.internal import RPCExecMode, _build_rpc_profiling_key
 
 
 class ProfiledCall(Future[Any]):
-    """The future of a profiled call's value; when it is there, so is what was recorded."""
+    """The future of a profiled call's value, done once the handler's recording has arrived, too."""
 
     __slots__ = ("_call",)
 
@@ -44,17 +44,17 @@ class ProfiledCall(Future[Any]):
         self._settle(value, None)
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Return the value when it is there, or raise its exception."""
+        """Wait for the value and return it, or raise the call's exception."""
         try:
-            # The call has more to do for a thread that takes its answer.
+            # Wait for the call itself, which must do more on the thread that takes its answer.
             self._call.wait(timeout)
             return super().wait(timeout)
         finally:
-            # See Future.wait: the traceback of its exception holds this frame.
+            # As in Future.wait: the exception's traceback holds this frame.
             del self
 
     def value(self) -> Any:
-        """Return the value that is there, or raise its exception."""
+        """Return the value of a call that is done, or raise its exception."""
         if self._done:
             self._call.value()
         return super().value()
@@ -68,15 +68,15 @@ def call(
     timeout: float | None,
     mode: RPCExecMode,
 ) -> Future[Any]:
-    """Make a call that is profiled; return the future of its value.
+    """Make a profiled call; return the future of its value.
 
     Arguments:
-        worker: Who calls.
-        to: Who is called.
-        named: The user's function, or what the profile calls it.
+        worker: The caller.
+        to: The callee.
+        named: The user's function, or its name in the profile.
         prepared: The function and its arguments, as they are sent.
-        timeout: The seconds until it fails.
-        mode: The way it is called; by SYNC, this thread waits for it at once.
+        timeout: The seconds until the call fails.
+        mode: How it is called; with SYNC, this thread waits for it at once.
     """
     function, args, kwargs, said = prepared
     recording = current()
@@ -93,7 +93,7 @@ def call(
     span = _begin_span(recording, worker, to, mode, name)
     try:
         if worker.codec.strict:
-            # Its peers run what they expose, and nothing that runs another function.
+            # Strict peers run exposed functions only, so they refuse `_run_profiled`.
             plain = begin(function, args, kwargs)
             plain.add_done_callback(Quick(span.stop))
             return plain
@@ -107,10 +107,10 @@ def call(
 def create(
     worker: Worker, to: str | WorkerInfo, named: Any, prepared: Prepared, timeout: float | None
 ) -> tuple[RRef, Future[Any] | None]:
-    """Have a value made that stays there, profiled; return a reference, and a future.
+    """Make a value that stays on its worker, profiled; return an RRef and a future.
 
-    The arguments are those of `call`. The future is done when the value is there and what was
-    recorded for it is here; None where nothing is recorded.
+    The arguments are those of `call`. The future is done when the value has been made and its
+    recording has arrived here; it is None if nothing is recorded.
     """
     function, args, kwargs, said = prepared
     recording = current()
@@ -119,7 +119,7 @@ def create(
     if recording is None or worker.codec.strict:
         return make(function, args, kwargs, said=said), None
     span = _begin_span(recording, worker, to, RPCExecMode.REMOTE, name)
-    # What was recorded goes with this reference if nobody comes to fetch it.
+    # The box keeps the recording there; dropping its RRef frees it.
     box = make(_new_box, (), None)
     packed = (box, recording.options, function, args, kwargs)
     made = make(_run_boxed, packed, None, said=said or name)
@@ -139,7 +139,7 @@ def _begin_span(
 
 
 def _name_of(named: Any, said: str | None) -> str:
-    """Return what a profile calls a function; `said` is what errors call it, if anything."""
+    """Return a function's name in profiles; `said` is its name in errors, if it has one."""
     if isinstance(named, str):
         return named
     builtin = torch.jit._builtins._find_builtin(named)  # type: ignore[no-untyped-call]
@@ -154,7 +154,7 @@ def _name_of(named: Any, said: str | None) -> str:
 def _run_profiled(
     options: Mapping[str, bool], function: Any, args: Any, kwargs: Any
 ) -> Future[Any]:
-    """Run a function; answer with its result, or what its future has, and what was recorded."""
+    """Run a function; answer with its result (or its future's value) and the recording."""
     result, recording = record(options, function, args, kwargs)
     node = current_worker().id
     outcome: Future[Any] = Future()
@@ -164,12 +164,12 @@ def _run_profiled(
         outcome = result
     else:
         outcome.set_result(result)
-    # Not before: calls that the function has made may go on.
+    # Only when it is done, since calls that the function made may still be running.
     return outcome.then(lambda done: (done.value(), recording and recording.served(node)))
 
 
 def _new_box() -> list[Served]:
-    """Return a place for what is recorded while a value is made."""
+    """Return an empty box for the recording of a value's creation."""
     return []
 
 
@@ -177,7 +177,7 @@ def _new_box() -> list[Served]:
 def _run_boxed(
     box: RRef, options: Mapping[str, bool], function: Any, args: Any, kwargs: Any
 ) -> Future[Any]:
-    """Run a function whose result stays here; what was recorded goes into the box."""
+    """Run a function whose result stays here; put the recording into the box."""
 
     def unpack(done: Future[Any]) -> Any:
         value, served = done.value()
@@ -188,6 +188,6 @@ def _run_boxed(
 
 
 def _content_of(made: RRef, box: RRef) -> tuple[None, Served]:
-    """Return what was recorded while a value was made, when it is there."""
+    """Return the recording of a value's creation, once the value has been made."""
     made.local_value()
     return None, box.local_value()[0]

@@ -1,8 +1,8 @@
-"""What a worker does for others, on whichever threads, under PyTorch's profiler.
+"""Profile the requests that a worker serves, on all its threads, with PyTorch's profiler.
 
-``_server_process_global_profile`` is entered and left on the worker that is looked at, most often
-by calls from elsewhere. Each request that is served in that time is recorded, and shown by all
-those that were on from its beginning to its end.
+``_server_process_global_profile`` is entered and left on the profiled worker, most often by remote
+calls. Each request served meanwhile is recorded, and shown by every such profile that was on from
+the request's beginning to its end.
 """
 
 from itertools import chain
@@ -22,7 +22,7 @@ class _server_process_global_profile(profiler_legacy.profile):
     """A profile of all requests that this worker serves, on all threads."""
 
     process_global_function_events: list[list[FunctionEvent]]
-    """A list of events for each request."""
+    """For each request, its events."""
 
     def __enter__(self) -> Any:
         if not self.enabled:

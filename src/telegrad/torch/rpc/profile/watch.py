@@ -1,7 +1,6 @@
-"""An observer of a worker for PyTorch's profilers: what it serves, and the nodes of its passes.
+"""A worker's observer for PyTorch's profilers: the requests it serves, and its passes' nodes.
 
-It is the worker's observer while there is something to watch, and none of telegrad's own profiles
-is on.
+It is the worker's observer while a profile needs it and none of telegrad's own profiles is on.
 """
 
 import copy
@@ -21,17 +20,17 @@ from telegrad.rpc.worker import Worker
 _NOTHING: AbstractContextManager[Any] = nullcontext()
 _PREFIX: Final = "torch::distributed::autograd::"
 _SHOWN: Final = ("SendRpcBackward", "RecvRpcBackward")
-"""The nodes that PyTorch has as well; its own show themselves."""
+"""The nodes that PyTorch's passes have, too. PyTorch's own nodes show themselves."""
 _lock = threading.Lock()
 
 
 class Watch:
-    """The observer."""
+    """The observer of one worker."""
 
     def __init__(self) -> None:
         self.users = 0
         self.profiles: dict[Any, list[list[FunctionEvent]]] = {}
-        """Profiles that show what is served, each with the events of every request."""
+        """Profiles of served requests, each with a list of events per request."""
 
     @contextmanager
     def handling(self, frm: str, number: int | None, what: Any, size: int) -> Iterator[None]:
@@ -48,12 +47,12 @@ class Watch:
             events = recording.events()
             for profile, served in list(self.profiles.items()):
                 if profile in before:
-                    # Each its own: a profile joins its events to trees.
+                    # A copy for each profile, which links its events to trees.
                     served.append(copy.deepcopy(events))
 
     def running(self, name: str, detail: int | None = None) -> AbstractContextManager[Any]:
         if detail is not None:
-            # A whole pass.
+            # A detail means a whole pass.
             return record_function(f"{_PREFIX}backward")
         return record_function(_PREFIX + name) if name in _SHOWN else _NOTHING
 
@@ -61,14 +60,14 @@ class Watch:
         return _NOTHING
 
     def sent(self, call: Call, size: int) -> None:
-        """Do nothing: a call is shown by the thread that makes it."""
+        """Do nothing: the calling thread's profile shows the call."""
 
     def answered(self, call: Call, size: int) -> None:
         """Do nothing."""
 
 
 def begin_watch(worker: Worker) -> Watch | None:
-    """Return the worker's watch, for one more user; None if another observer is there."""
+    """Return the worker's watch, for one more user; None if it has another observer."""
     with _lock:
         if worker.observer is None:
             worker.observer = Watch()
@@ -89,7 +88,7 @@ def end_watch(worker: Worker, watch: Watch) -> None:
 
 @contextmanager
 def show_pass() -> Iterator[None]:
-    """Show passes, and what they send and take, in the profile of the thread that runs them."""
+    """Show passes and their send and recv nodes in the profile of the thread that runs them."""
     worker = current_worker()
     watch = begin_watch(worker)
     try:
