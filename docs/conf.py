@@ -54,11 +54,17 @@ html_theme_options = {
 
 def read(_app: Sphinx, page: str, source: list[str]) -> None:
     """Makes the README the home page, without its folders; names pages that are not in docs."""
+    folder = (ROOT / "docs" / page).parent
+
+    def named(link: re.Match[str]) -> str:
+        is_page = (folder / link[2]).resolve().is_relative_to(ROOT / "docs")
+        return link[0] if is_page else f"{link[1]} (`{link[2].removeprefix('../')}`)"
+
     if page == "index":
         readme = (ROOT / "README.md").read_text().partition("\n## The folders")[0]
         readme = readme.replace("](docs/", "](").replace("](CONTRIBUTING.md", "](contributing.md")
         source[0] = readme + source[0]
-    source[0] = re.sub(r"\[([^\]]+)\]\(\.\./([^)]+\.md)\)", r"\1 (`\2`)", source[0])
+    source[0] = re.sub(r"\[([^\]]+)\]\((\.\./[^)]+\.md)\)", named, source[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -102,7 +102,9 @@ def test_every_example_of_a_page_runs_and_prints_what_it_says(page, tmp_path, mo
     run(str(page.relative_to(ROOT)), examples(page.read_text()))
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").glob("**/*.md")), ids=lambda page: page.name
+)
 def test_a_page_with_several_examples_says_how_they_run(page):
     text = page.read_text()
     if len(examples(text)) > 1:
@@ -123,7 +125,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_every_link_leads_to_a_file_and_a_heading_that_are_there():
-    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/README.md")):
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/README.md")):
         for path, anchor in LINK.findall(page.read_text()):
             target = page.parent / path if path else page
             assert target.exists(), f"{page}: {path}"
@@ -152,7 +154,7 @@ def test_every_folder_has_a_readme_that_names_every_file_and_folder_in_it():
 def test_every_file_that_a_page_or_a_docstring_names_is_there():
     folders = ("src", "tests", "docs", "examples", "benchmarks", "tools")
     files = [f"/{file}" for folder in folders for file in (ROOT / folder).rglob("*.py")]
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/README.md")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/README.md")]
     count = 0
     for page in (*pages, *ROOT.glob("src/**/*.py")):
         for name in FILE.findall(FENCE.sub("", page.read_text())):
