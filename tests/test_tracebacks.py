@@ -10,10 +10,13 @@ import traceback
 from pathlib import Path
 
 import pytest
+import torch
 
 import telegrad as tg
 from telegrad import tracebacks
 from telegrad.errors import InternalError, ShapeError
+from telegrad.interop.torch.graph.partial_pass import CheckingEngine
+from telegrad.interop.torch.graph.pytorch_engine import run_backward
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -158,6 +161,16 @@ def _raised_by_us(error):
 @pytest.mark.parametrize("error", [InternalError("a bug"), AttributeError("another")])
 def test_what_may_be_a_fault_of_ours_is_told_whole(error):
     assert "in fail" in "".join(tracebacks.told(_raised_by_us(error)).format())
+
+
+@pytest.mark.parametrize("pull", [run_backward, CheckingEngine().run_backward])
+def test_what_pytorchs_engine_says_of_the_programs_graph_is_told_without_our_frames(pull):
+    x = torch.ones(2, requires_grad=True)
+    y = x.exp().sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="a second time") as caught:
+        pull((y,), (torch.ones(()),), False, False, (), True, True)
+    assert OURS not in "".join(tracebacks.told(caught.value).format())
 
 
 def test_what_we_handled_ourselves_is_left_out_and_what_the_program_handled_is_not():

@@ -26,8 +26,8 @@ REMOTE: Final = "raised on worker "
 _ROOT: Final = str(Path(__file__).parent) + os.sep
 _PROGRAMS: Final = (f"{_ROOT}demo.py", f"{_ROOT}testing{os.sep}")
 """The parts of the package that are programs like the user's."""
-_CALLERS: Final = ("_call", "_run_function", "call_method")
-"""Our functions that call one of the user's: what such a frame raises comes from the latter."""
+_CALLERS: Final = ("_call", "_run_function", "call_method", "run_backward")
+"""Our functions that call the user's, or PyTorch's engine: what such a frame raises is theirs."""
 _FRAME = re.compile(r'^( *)File "([^"\n]+)", line (\d+), in .*$')
 
 

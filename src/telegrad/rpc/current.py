@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from telegrad.errors import NotInitialized
+from telegrad.errors import NotInitialized, UsageError
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.forked_process import cut_off
 
@@ -45,6 +45,17 @@ def current_worker() -> "Worker":
             "LocalCluster([...]):` (after shutdown a worker can be started again)"
         )
     return worker
+
+
+def check_not_serving() -> None:
+    """Raise UsageError if a handler runs on this thread: its calls are its worker's."""
+    request = current_request.get()
+    if request is not None:
+        raise UsageError(
+            "expected no cluster to be started in a function that another worker calls, since the "
+            f"calls it makes are those of {request.worker.name!r}: start it in your program, and "
+            "if this is a module that the worker imports, under `if __name__ == '__main__':`"
+        )
 
 
 def default_worker() -> "Worker | None":

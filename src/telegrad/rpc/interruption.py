@@ -31,6 +31,7 @@ other files of this folder and of the layers above:
 """
 
 import _thread
+import threading
 from typing import Final
 
 from telegrad.errors import UsageError
@@ -53,6 +54,18 @@ def raise_put_off() -> None:
     interrupt = put_off.pop(_thread.get_ident(), None)
     if interrupt is not None:
         raise interrupt
+
+
+def put_off_if_pressed(error: BaseException) -> None:
+    """Put off Ctrl-C that came while the main thread ran a request of others: it is for both.
+
+    What a function raises goes to its caller alone, KeyboardInterrupt like anything else. Ctrl-C is
+    told from that by having no arguments.
+    """
+    if type(error) is KeyboardInterrupt and not error.args:
+        me = _thread.get_ident()
+        if me == threading.main_thread().ident:
+            put_off[me] = error
 
 
 def is_busy() -> bool:

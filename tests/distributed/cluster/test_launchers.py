@@ -186,6 +186,39 @@ def test_processes_come_to_an_open_world_leave_die_and_come_back(tmp_path, bare)
             process.communicate()
 
 
+AWAITING = textwrap.dedent(
+    """
+    import sys
+    from telegrad.distributed import join, rpc
+    with join(sys.argv[1], meeting=sys.argv[2]) as cluster:
+        try:
+            cluster.wait_for("nobody", timeout=0.01)
+        except TimeoutError as error:
+            print(error, flush=True)
+        print(cluster.wait_for("late")[0].name, rpc.rpc_sync("late", abs, (-2,)), flush=True)
+    """
+)
+
+
+def test_in_an_open_world_one_may_wait_for_a_worker_that_has_not_come_yet(tmp_path, bare):
+    def start(script, name):
+        command = [sys.executable, "-c", script, name, str(tmp_path / "meeting")]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=bare, stdin=pipe, stdout=pipe, text=True)
+
+    started = [start(AWAITING, "early")]
+    try:
+        said = started[0].stdout.readline()
+        assert said == "'nobody' did not come up within 0.01 s\n"
+        started.append(start(OPEN, "late"))
+        assert started[0].stdout.readline() == "late 2\n"
+        assert started[0].wait(60) == 0
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
 def test_under_a_launcher_workers_are_the_launchers_to_start(tmp_path, bare):
     script = textwrap.dedent(
         """

@@ -341,6 +341,17 @@ def test_a_cluster_that_is_running_is_not_entered_again():
         assert rpc.get_worker_info().name == "alone"
 
 
+def start_another():
+    LocalCluster([], me="inner").start().stop()
+
+
+def test_a_cluster_is_not_started_by_a_handler_whose_calls_would_not_be_its_own():
+    with LocalCluster([], me="alone"):
+        message = r"a function that another worker calls.* those of 'alone'.*__main__"
+        with pytest.raises(UsageError, match=message):
+            rpc.rpc_sync("alone", start_another)
+
+
 def test_an_interpreter_that_is_not_there_leaves_nothing_open(monkeypatch):
     gc.collect()
     before = psutil.Process().num_fds()

@@ -356,3 +356,30 @@ def test_a_shutdown_that_was_interrupted_leaves_no_directory(monkeypatch):
     monkeypatch.undo()
     api.join("again", rank=0, world_size=1, meeting=meeting)
     api.shutdown()
+
+
+SERVED_ON_MAIN = threading.Event()
+
+
+def wait_on_main():
+    if threading.current_thread() is threading.main_thread():
+        SERVED_ON_MAIN.set()
+    return wait_for_gate()
+
+
+def call_back(to):
+    return current_worker().rpc_sync(to, wait_on_main)
+
+
+@pytest.mark.parametrize("to", ["a", "b"])
+def test_ctrl_c_in_a_function_that_the_main_thread_runs_for_its_own_call_gets_through(to):
+    SERVED_ON_MAIN.clear()
+    with neighbours("a", "b") as (a, _):
+        with interrupted_when(SERVED_ON_MAIN.is_set):
+            if to == "a":
+                a.rpc_sync("a", wait_on_main)
+            else:
+                a.rpc_sync("b", call_back, ("a",))
+        GATE.set()
+        assert a.rpc_sync("a", simulated.who) == "a"
+        assert a.rpc_sync("b", simulated.who) == "b"

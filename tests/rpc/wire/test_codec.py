@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from telegrad.errors import ProtocolViolation, Refused, TelegradError, Unserializable, UsageError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.security.introduction import Limits
-from telegrad.rpc.wire import functions, kinds
+from telegrad.rpc.wire import functions, kinds, pickler
 from telegrad.rpc.wire.codec import Codec, Sealed
 from telegrad.rpc.wire.slots import Reference
 
@@ -327,6 +327,29 @@ def test_a_lambda_goes_by_value_and_its_code_once():
     parcel.code = None
     without, _ = codec.seal(parcel, None)
     assert len(without) < len(with_code) // 2
+
+
+@pytest.mark.parametrize("place", ["function", "argument", "class", "result"])
+def test_code_of_another_python_is_never_run(place, monkeypatch):
+    """Its bytecode is for another interpreter, which it may crash."""
+
+    class Local:
+        def show(self):
+            return self
+
+    codec = Codec()
+    with monkeypatch.context() as patch:
+        patch.setattr(pickler, "_BYTECODE", (b"", "3.9"), raising=False)
+        sent = {
+            "function": lambda: codec.pack_call(lambda: 1, (), None),
+            "argument": lambda: codec.pack_call(len, ([lambda: 1],), None),
+            "class": lambda: codec.pack_call(len, (Local,), None),
+            "result": lambda: codec.pack_result(lambda: 1),
+        }[place]()
+    sealed, slots = codec.unseal(*codec.seal(sent, None), LIMITS)
+    opened = codec.open_result if place == "result" else codec.open_call
+    with pytest.raises(Unserializable, match=r"code for Python 3\.\d+, .* got code for 3\.9: "):
+        opened(sealed, slots, codec.seal(sent, None)[1])
 
 
 def test_a_digest_that_never_came_is_a_violation():

@@ -128,7 +128,7 @@ class Cluster(ABC):
 
         Raises:
             CallTimeout: If not all were up in time.
-            UnknownWorker: If the cluster has no worker of that name.
+            UnknownWorker: If the cluster has no worker of that name, and none may join.
         """
         wanted = names or tuple(self.names)
 
@@ -140,7 +140,7 @@ class Cluster(ABC):
             return not missing() or any(name in self._failed for name in missing())
 
         for name in wanted:
-            if name not in self.names:
+            if not self._may_come(name):
                 known = ", ".join(map(repr, self.names))
                 raise UnknownWorker(f"there is no worker {name!r}; the workers are {known}")
         patience = min(seconds(timeout), threading.TIMEOUT_MAX)
@@ -155,6 +155,10 @@ class Cluster(ABC):
                 late = ", ".join(map(repr, missing()))
                 raise CallTimeout(f"{late} did not come up within {timeout:g} s")
             return [self._up[name] for name in wanted]
+
+    def _may_come(self, name: str) -> bool:
+        """Say whether there is a worker of that name, or one may still join."""
+        return name in self.names
 
     def training(
         self,

@@ -33,10 +33,11 @@ class JoinedCluster(Cluster):
         self._worker = membership.worker
         self.launcher: str = membership.launcher or _NOBODY
         """What started this process, as far as that is known."""
+        # First, so that nobody comes unseen meanwhile.
+        self._membership.watchers.append(self._on_roster)
+        self._worker.on_worker_lost(self._on_lost)
         for peer in self._worker.peers.all():
             self._tell(ClusterChange("came", peer.info))
-        self._worker.on_worker_lost(self._on_lost)
-        self._membership.watchers.append(self._on_roster)
 
     @property
     def is_running(self) -> bool:
@@ -51,6 +52,9 @@ class JoinedCluster(Cluster):
     def names(self) -> list[str]:
         """All workers that are known here, in the order of their ids."""
         return [peer.info.name for peer in self._worker.peers.all()]
+
+    def _may_come(self, name: str) -> bool:
+        return self._membership.is_open or super()._may_come(name)
 
     def add(self, name: str, **resources: Any) -> WorkerInfo:
         """Raise: workers of this cluster come by themselves."""

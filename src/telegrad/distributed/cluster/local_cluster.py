@@ -32,7 +32,7 @@ from telegrad.distributed.cluster.worker_process import (
 )
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import PeerError, TelegradError, UnknownWorker, UsageError, WorkerLost
-from telegrad.rpc.current import default_worker, set_default_worker
+from telegrad.rpc.current import check_not_serving, default_worker, set_default_worker
 from telegrad.rpc.membership.card import OPEN, Card
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options, given_options
@@ -165,6 +165,7 @@ class LocalCluster(Cluster):
     def start(self) -> Self:
         if self._worker is not None:
             raise UsageError("the cluster is running already")
+        check_not_serving()
         try:
             self._start()
         except BaseException:

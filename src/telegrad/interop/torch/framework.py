@@ -18,7 +18,7 @@ from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, thro
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, Entry, entry_of, from_torch, join
 from telegrad.interop.torch.devices import placement
-from telegrad.interop.torch.graph import successors
+from telegrad.interop.torch.graph import partial_pass, successors
 from telegrad.interop.torch.graph.accumulation import are_plain, completed
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
@@ -245,6 +245,7 @@ def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
 
 # The framework first: once the serialiser knows torch tensors, passes must know them too.
 frameworks.enlist(Torch())
+partial_pass.install()
 tensors.register()
 placement.register()
 duals.register()

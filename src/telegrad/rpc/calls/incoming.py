@@ -23,7 +23,7 @@ from telegrad.rpc.calls.room import Waiting, run_and_release
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.forked_process import end_copy
-from telegrad.rpc.interruption import busy, is_busy, put_off, raise_put_off
+from telegrad.rpc.interruption import busy, is_busy, put_off, put_off_if_pressed, raise_put_off
 from telegrad.rpc.losses import Farewell
 from telegrad.rpc.security.audit import audit
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
@@ -262,6 +262,7 @@ class Incoming:
                 # Most likely the answer is too large: the caller can be told.
                 worker.references.take_back(answer)
             self.answer_failure(endpoint, number, error)
+            put_off_if_pressed(error)
         finally:
             request.can_nest = False
         if put_off:

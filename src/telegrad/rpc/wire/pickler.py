@@ -15,7 +15,8 @@ import pickle
 import sys
 from collections.abc import Iterator
 from functools import partial
-from types import CoroutineType, FunctionType, MethodType, ModuleType
+from importlib.util import MAGIC_NUMBER
+from types import CodeType, CoroutineType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import cloudpickle
@@ -57,10 +58,26 @@ def _reduce_module(module: ModuleType) -> Any:
 
 
 _CLOUDPICKLES: Final = cloudpickle.Pickler.dispatch_table
+_BYTECODE: Final = MAGIC_NUMBER, f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _reduce_code(code: CodeType) -> Any:
+    return _code, (_BYTECODE, *_CLOUDPICKLES[CodeType](code)[1])
+
+
+def _code(bytecode: tuple[bytes, str], *parts: Any) -> CodeType:
+    """Return code that was sent; the bytecode of another Python could end this process."""
+    if bytecode != _BYTECODE:
+        raise Unserializable(
+            f"expected code for Python {_BYTECODE[1]}, which runs here, got code for {bytecode[1]}:"
+            " a function or class that goes by value needs the same Python on both workers; put "
+            "it into a module that both import, so that it goes by name"
+        )
+    return CodeType(*parts)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    dispatch_table = _CLOUDPICKLES.new_child({ModuleType: _reduce_module})
+    dispatch_table = _CLOUDPICKLES.new_child({ModuleType: _reduce_module, CodeType: _reduce_code})
 
     def __init__(self, file: io.BytesIO, script: Names) -> None:
         self.slots: list[Any] = []

@@ -1,5 +1,7 @@
 """RayCluster on a real Ray of one node, in short; what takes minutes is in test_ray_cluster.py."""
 
+from pathlib import Path
+
 import pytest
 from tests.distributed import functions
 
@@ -7,9 +9,14 @@ import telegrad as tg
 import telegrad.distributed.autograd as dist_autograd
 from telegrad.distributed import RayCluster, rpc
 from telegrad.errors import CallTimeout, WorkerLost
+from telegrad.rpc.transport import parse_address
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+
+def address():
+    return rpc.current_worker().address
 
 
 def test_actors_train_die_come_back_and_what_cant_be_placed_is_said():
@@ -34,6 +41,9 @@ def test_actors_train_die_come_back_and_what_cant_be_placed_is_said():
             (after,) = cluster.wait_for("ps", after=before.incarnation, timeout=120)
             assert (after.name, after.id) == ("ps", 1)
             assert rpc.rpc_sync("ps", functions.who) == "ps"
+            socket = parse_address(rpc.rpc_sync("ps", address).split(",")[0]).path
+            assert Path(socket).exists()
+        assert not Path(socket).parent.exists()
         with pytest.raises(CallTimeout, match=r"room for 'big' .*'GPU': 64.*free are .*'CPU'"):
             RayCluster({"big": {"num_cpus": 1, "num_gpus": 64}}, start_timeout=0.1).start()
     finally:

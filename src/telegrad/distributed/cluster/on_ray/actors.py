@@ -22,7 +22,7 @@ from telegrad.rpc.security.keys import ClusterKey
 
 NAMESPACE: Final = "telegrad"
 """The namespace of Ray where the actors of clusters are found by name."""
-_LONGEST_LEAVE: Final = 5.0  # Seconds.
+LONGEST_LEAVE: Final = 5.0  # Seconds.
 
 
 def board_name(cluster: str) -> str:
@@ -121,5 +121,5 @@ class WorkerActor:
 
     def leave(self) -> None:
         """Leave the world."""
-        self._membership.leave(_LONGEST_LEAVE)
+        self._membership.leave(LONGEST_LEAVE)
         self._membership.close()

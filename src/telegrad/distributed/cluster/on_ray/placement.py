@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from telegrad.distributed.cluster.on_ray.actors import (
+    LONGEST_LEAVE,
     NAMESPACE,
     BoardActor,
     ClusterSpec,
@@ -148,8 +149,15 @@ class Placement:
         self._ray.get(self.board.change.remote(self._spec))
 
     def end(self) -> None:
-        """End all actors and release their resources; may be called again."""
+        """End all actors and release their resources; may be called again.
+
+        They get a moment to leave, since one that is killed leaves its socket's directory behind.
+        """
         actors, self.actors = self.actors, {}
+        if actors:
+            with suppress(Exception):
+                left = [actor.leave.remote() for actor in actors.values()]
+                self._ray.wait(left, num_returns=len(left), timeout=LONGEST_LEAVE)
         for actor in [*actors.values(), self.board]:
             if actor is not None:
                 with suppress(Exception):

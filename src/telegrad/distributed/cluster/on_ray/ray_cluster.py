@@ -19,7 +19,7 @@ from telegrad.distributed.cluster.on_ray.placement import Placement
 from telegrad.distributed.cluster.on_ray.ray_library import load_ray
 from telegrad.distributed.cluster.on_ray.resources import checked_resources, chosen_resources
 from telegrad.errors import PeerError, UnknownWorker, UsageError, WorkerLost
-from telegrad.rpc.current import default_worker, set_default_worker
+from telegrad.rpc.current import check_not_serving, default_worker, set_default_worker
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.roster import Left, RosterChange
 from telegrad.rpc.names import WorkerInfo
@@ -138,6 +138,7 @@ class RayCluster(Cluster):
     def start(self) -> Self:
         if self._membership is not None:
             raise UsageError("the cluster is running already")
+        check_not_serving()
         try:
             if not self._is_attached:
                 self._place()
