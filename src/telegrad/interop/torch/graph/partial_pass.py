@@ -7,6 +7,10 @@ nowhere, so what goes to an input over that worker would be missing from the gra
 Most such passes are exact: that of an inner loop towards parameters that stayed here, say. So what
 is refused is a value that answers a call in this context whose arguments depend on an input. Other
 ways over a worker, such as a reference and ``to_here``, are not noticed.
+
+The check stands in front of PyTorch's engine, since nothing else sees such a pass: PyTorch has no
+hook for the start of a pass, runs no node that leads to none of the inputs, and so runs none of
+ours. Outside of contexts, and in passes towards all leaves, it costs one look.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
