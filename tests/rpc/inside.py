@@ -14,6 +14,7 @@ from telegrad.rpc.driver.link import Link
 from telegrad.rpc.driver.served_link import ServedLink
 
 __all__ = [
+    "before_next_write",
     "claim_reads",
     "followers",
     "has_callbacks",
@@ -48,6 +49,18 @@ def writing(link: Any) -> Iterator[None]:
         yield
     finally:
         link._write.release()
+
+
+def before_next_write(link: Any, act: Callable[[], object]) -> None:
+    """Have something happen just before a thread next takes the right to write on the link."""
+
+    class Write:
+        def acquire(self, *args: Any) -> bool:
+            link._write = lock
+            act()
+            return bool(lock.acquire(*args))
+
+    lock, link._write = link._write, Write()
 
 
 def is_being_written(link: Any) -> bool:
