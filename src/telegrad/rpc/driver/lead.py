@@ -222,13 +222,14 @@ class Lead:
 
     def take(self, leader: int) -> None:
         """Take the lead from a thread whose turn has taken long, unless the turn is over."""
-        with self._lock:
+        handlers = self._host.handlers
+        with self._lock, handlers.lock:
             link = self.turn.pop(leader, None)
             if link is None:
                 return
             self._leader = 0
-        # From now on its request counts as one of many.
-        self._host.handlers.enter(link)
+            # In one step: its thread may be about to count its request no more.
+            handlers.enter(link)
         self._given_up(link)
 
     def _keep(self, link: "ServedLink", me: int) -> bool:
@@ -259,6 +260,8 @@ class Lead:
             if link.has_frame():
                 self.push(link)
         self.offer()
+        if self._host.handlers.waiting:
+            self._host.handlers.fill()
 
     def spin_at_least(self, seconds: float) -> None:
         """Spin at least this long from now on, unless it is turned off: `Spinning.at_least`."""
