@@ -29,6 +29,7 @@ __all__ = [
     "socket_of",
     "unproved",
     "writing",
+    "writing_for_a_moment",
 ]
 
 
@@ -53,6 +54,7 @@ def writing(link: Any) -> Iterator[None]:
 
 def before_next_write(link: Any, act: Callable[[], object]) -> None:
     """Have something happen just before a thread next takes the right to write on the link."""
+    lock = link._write
 
     class Write:
         def acquire(self, *args: Any) -> bool:
@@ -60,7 +62,24 @@ def before_next_write(link: Any, act: Callable[[], object]) -> None:
             act()
             return bool(lock.acquire(*args))
 
-    lock, link._write = link._write, Write()
+    link._write = Write()
+
+
+@contextlib.contextmanager
+def writing_for_a_moment(link: Any) -> Iterator[None]:
+    """Be whoever writes on the link when a thread next looks, and no longer."""
+    lock = link._write
+
+    class Write:
+        def acquire(self, *_: Any) -> bool:
+            link._write = lock
+            return False
+
+    link._write = Write()
+    try:
+        yield
+    finally:
+        link._write = lock
 
 
 def is_being_written(link: Any) -> bool:

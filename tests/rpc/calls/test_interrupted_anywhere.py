@@ -16,7 +16,7 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.inside import claim_reads, followers, is_being_written
+from tests.rpc.inside import claim_reads, followers, is_being_written, writing_for_a_moment
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad import rpc
@@ -106,13 +106,19 @@ def follow(worker):
         leader.join()
 
 
+def queue(worker):
+    """Call while another thread writes, and have its turn."""
+    with writing_for_a_moment(worker.peers.get("b").outgoing):
+        call(worker)
+
+
 traced = pytest.mark.skipif(
     sys.version_info >= (3, 13), reason="this Python does not show a tracer every instruction"
 )
 
 
 @traced
-@pytest.mark.parametrize("work", [call, fetch_much, follow])
+@pytest.mark.parametrize("work", [call, fetch_much, follow, queue])
 def test_a_call_may_be_interrupted_anywhere(work):
     with neighbours("a", "b", options=Options(lost_after=300.0, segments=False)) as (a, _):
         call(a)
@@ -135,7 +141,7 @@ def test_a_call_may_be_interrupted_anywhere(work):
 
 
 @traced
-@pytest.mark.parametrize("work", [call, follow])
+@pytest.mark.parametrize("work", [call, follow, queue])
 def test_a_small_call_may_be_interrupted_and_the_connection_stays(work):
     """With it would go all references to the other worker's values, a whole model's say.
 
