@@ -199,9 +199,11 @@ class Link(FrameWriter):
             self._host.link_failed(self, error)
             return None
         except _INTERRUPTS:
-            if not reads or not reader.mend():
-                # It came while claiming the right to read, or while receiving, and nobody knows
-                # whether that was done: the link ends, and all who wait on it are told.
+            if not reads:
+                # It came just as the right to read was claimed.
+                reads = self._reads.get(None) == me
+            elif not reader.mend():
+                # Nobody knows how much was received: the link ends, and all who wait are told.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise
         finally:
