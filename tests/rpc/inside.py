@@ -20,6 +20,7 @@ __all__ = [
     "has_callbacks",
     "has_kept",
     "is_being_written",
+    "leave_reads",
     "pause_where_threads_race",
     "pool_of",
     "reader_of",
@@ -90,6 +91,11 @@ def is_being_written(link: Any) -> bool:
 def claim_reads(link: Any, who: int) -> bool:
     """Be whoever reads the link, unless there is one."""
     return bool(link._reads.setdefault(None, who) == who)
+
+
+def leave_reads(link: Any) -> None:
+    """Read the link no more, and tell nobody."""
+    link._reads.clear()
 
 
 def followers(link: Any) -> int:

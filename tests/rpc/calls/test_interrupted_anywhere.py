@@ -16,7 +16,13 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.inside import claim_reads, followers, is_being_written, writing_for_a_moment
+from tests.rpc.inside import (
+    claim_reads,
+    followers,
+    is_being_written,
+    leave_reads,
+    writing_for_a_moment,
+)
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad import rpc
@@ -112,13 +118,42 @@ def queue(worker):
         call(worker)
 
 
+def read_for_another(worker):
+    """Call, and read the answer that another thread waits for as well, and a callback."""
+    link, outcome = worker.peers.get("b").outgoing, []
+    assert eventually(lambda: claim_reads(link, ANOTHER))
+    try:
+        answer = worker.rpc_async("b", simulated.who, timeout=0)
+        following = answer.then(lambda done: done.value())
+        sleeps = threading.Thread(target=lambda: outcome.append(outcome_of(following)), daemon=True)
+        sleeps.start()
+        assert eventually(lambda: followers(link) > 0)
+    finally:
+        leave_reads(link)
+    try:
+        call(worker)
+    finally:
+        # As whoever leaves the reading does.
+        link.offer_read()
+        sleeps.join(10)
+        # It may be told of the interrupt, too, but it wakes.
+        assert outcome in (["b"], [KeyboardInterrupt], [WorkerLost])
+
+
+def outcome_of(call):
+    try:
+        return call.wait()
+    except BaseException as error:
+        return type(error)
+
+
 traced = pytest.mark.skipif(
     sys.version_info >= (3, 13), reason="this Python does not show a tracer every instruction"
 )
 
 
 @traced
-@pytest.mark.parametrize("work", [call, fetch_much, follow, queue])
+@pytest.mark.parametrize("work", [call, fetch_much, follow, queue, read_for_another])
 def test_a_call_may_be_interrupted_anywhere(work):
     with neighbours("a", "b", options=Options(lost_after=300.0, segments=False)) as (a, _):
         call(a)

@@ -391,7 +391,11 @@ class Outgoing:
                 call._settle(codec.open_result(sealed, slots, frame.buffers), None)
         except BaseException as error:
             endpoint.calls.finish(frame.ident)
-            self._failed(call, error)
+            if call._done:
+                # Interrupted as it was settled: others may wait for it.
+                call._tell()
+            else:
+                self._failed(call, error)
             if isinstance(error, ProtocolViolation | KeyboardInterrupt | SystemExit):
                 # A signal concerns not just this call: the reading thread may wait for another.
                 raise

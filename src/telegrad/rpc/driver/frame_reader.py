@@ -53,7 +53,7 @@ _PREFIX_BYTES: Final = PREFIX.size
 _unpack: Final = PREFIX.unpack_from
 _MOST_AT_ONCE: Final = 1 << 20  # Bytes of a large frame that a NOW read receives.
 _BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory of its own.
-_OF_LARGE: Final[list[int]] = []  # Stands for bytes of a frame that `mend` can't keep.
+_OF_LARGE: Final[list[int | Frame]] = []  # Stands for bytes of a frame that `mend` can't keep.
 
 Fields = tuple[int, int, int, int, int, int, int]
 
@@ -114,8 +114,8 @@ class FrameReader:
         # Whether bytes were taken from the stream that are neither kept here nor in the hands of
         # the caller (which sets this to False when it has the frame): an interrupt would lose them.
         self.is_torn = False
-        # How many bytes came, until that is noted elsewhere; see `mend`.
-        self._came: list[int] = []
+        # How many bytes came, or the frame that is being returned; see `mend`.
+        self._came: list[int | Frame] = []
         # Whether a request waits in the stream for room: the leader has another thread wait.
         self.awaits_room = False
         # For a request that goes to the anteroom: the bytes it waits for, and those it takes there.
@@ -179,8 +179,9 @@ class FrameReader:
                 return None
         self._is_empty = len(self._frames) == 1 and self._start == self._end
         self.may_have_more = not self._is_empty or self._pending is not None
-        # These lines call nothing: if Ctrl-C comes before them, the next read finds the frame.
+        # These lines call nothing: wherever Ctrl-C comes, the next read finds the frame.
         frame = self._frames[0]
+        self.is_torn, self._came = True, [frame]
         del self._frames[0]
         return frame
 
@@ -228,20 +229,25 @@ class FrameReader:
         if body:
             buffers = split_body(memoryview(self._room[end - body : end]), count, flags)
         frame = Frame(kind, flags, ident, parent, head, buffers)
-        # Last of all: after a Ctrl-C before this line, the next read finds the frame.
-        self.is_torn, self._came, self._start = True, _OF_LARGE, end
-        return self._fetch(frame, deadline) if flags & PLACED else frame
+        # Last of all: wherever Ctrl-C comes, the next read finds the frame.
+        self.is_torn, self._came, self._start = True, [frame], end
+        if flags & PLACED:
+            self._came = _OF_LARGE
+            return self._fetch(frame, deadline)
+        return frame
 
     def mend(self) -> bool:
-        """Keep the bytes that an interrupted read received; False if it can't (a large frame)."""
+        """Keep what an interrupted read received; False if nobody knows how much that was."""
         if not self.is_torn:
             return True
-        if self._came is _OF_LARGE or self._go_on is not None or self._pending is not None:
+        came = self._came[0] if self._came else 0
+        if isinstance(came, Frame):
+            self.put_back(came)
+        elif self._came is _OF_LARGE or self._go_on is not None or self._pending is not None:
             return False
-        if self._came:
+        elif came:
             start, end = (0, 0) if self._is_empty else (self._start, self._end)
-            self._start, self._end, self._came = start, end + self._came[0], []
-            self._is_empty, self.may_have_more = False, True
+            self._is_empty, self._start, self._end, self._came = False, start, end + came, []
         self.is_torn = False
         return True
 
