@@ -113,6 +113,19 @@ def test_a_frame_whose_sending_was_interrupted_goes_on_and_what_lives_there_stay
         assert rpc.current_worker().peers.get("victim").outgoing is link
 
 
+def test_ctrl_c_while_a_services_message_is_sent_gets_through_at_once(monkeypatch):
+    with neighbours("a", "b", options=Options(lost_after=300.0)) as (a, b):
+        b.register_service("echo", lambda request: request.reply(request.header))
+        assert a.ask_service("b", "echo", 1)[0] == 1
+        link = a.peers.get("b").outgoing
+        interrupt(monkeypatch, link.connection, "_send_one", press)
+        # Not first as somebody waits for the answer: others may wait for something else.
+        with pytest.raises(KeyboardInterrupt):
+            a.send_service("b", "echo", 2)
+        assert a.ask_service("b", "echo", 3)[0] == 3
+        assert a.peers.get("b").outgoing is link
+
+
 @pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
 def test_descriptors_of_a_frame_that_was_interrupted_are_not_taken_for_those_of_the_next(
     monkeypatch,

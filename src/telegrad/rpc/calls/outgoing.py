@@ -279,6 +279,8 @@ class Outgoing:
         call.is_service = True
         data, buffers = seal_message(name, header, arrays)
         self._begin(call, Frame(SERVICE, WAITING if waits else 0, 0, 0, data, buffers))
+        if put_off:
+            raise_put_off()
         return call
 
     def notify(self, peer: "Session", name: str, header: Any, rides: bool = False) -> None:
