@@ -104,6 +104,18 @@ def test_requests_of_several_leads_run_side_by_side(patient, monkeypatch):
         first.wait()
 
 
+def test_a_link_that_ended_just_as_it_came_is_not_served():
+    with neighbours("a", "b") as (a, b):
+        b.rpc_sync("a", simulated.who)
+        link = a.peers.get("b").incoming
+        a.endpoint_lost(link, ConnectionError("cut"))
+        assert eventually(lambda: link.fileno() == -1)
+        # As the listener does, if it is late.
+        link.lead.add(link)
+        assert len(link.lead) == 0
+        assert b.rpc_sync("a", simulated.who) == "a"
+
+
 class Late(collections.deque):
     """Where answers are kept; the turn ends just before one is."""
 

@@ -108,9 +108,11 @@ class Lead:
     # The links.
 
     def add(self, link: "ServedLink") -> None:
-        """Serve the link from now on."""
-        fd = link.connection.fileno()
+        """Serve the link from now on, unless it has ended already."""
         with self._lock:
+            if link.closed or self._closed:
+                return
+            fd = link.connection.fileno()
             self._links[fd] = link
             self._keeps = len(self._links) >= _PROCESSORS
             self._set.add(fd)
