@@ -125,11 +125,11 @@ class FrameReader:
         self._look = _looking(connection.fileno())
 
     def has_frame(self) -> bool:
-        """Say whether a read would return, fail or go on with bytes received already.
+        """Say whether a read would return, fail or go on, or wait for room, if no more bytes came.
 
         May be called without the right to read; a thread that is reading will ask again.
         """
-        if self._frames:
+        if self._frames or self.awaits_room:
             return True
         size = self._end - self._start
         if self._go_on is None and size >= _PREFIX_BYTES:

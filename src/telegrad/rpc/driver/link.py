@@ -397,14 +397,12 @@ class Link(FrameWriter):
             self._attending = True
         self._host.start(self._attend)
 
-    def _attend(self, deadline: float | None = 0.0) -> None:
-        """Read what is there, on a thread of the pool; without a deadline, read one frame.
-
-        For that one the thread waits: it is a request that needs room.
-        """
+    def _attend(self) -> None:
+        """Read what is there, on a thread of the pool; if a request needs room, wait and read it."""
         self._attending = False
         if not self._claim_read(~_thread.get_ident()):
             return
+        deadline = None if self._reader.awaits_room else 0.0
         try:
             if self.watched:
                 self._unwatch()

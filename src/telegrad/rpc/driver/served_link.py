@@ -142,7 +142,7 @@ class ServedLink(Link):
                         lead.disarm(self)
                         self._reads.clear()
                         reads = False
-                        host.start(partial(self._attend, None))
+                        super().start_attending()
                     break
                 more = reader.may_have_more and reader.has_frame()
                 if more and not self.is_corked and frame.kind != NOTICE:
