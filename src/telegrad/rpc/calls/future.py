@@ -249,7 +249,7 @@ class Future(Generic[T]):
         return True
 
     def _tell(self) -> None:
-        """Wake those who wait for the settled future; if that is interrupted, it may be repeated."""
+        """Wake those who wait for the settled future; after an interrupt, may be repeated."""
         for sleeper in self._sleepers or ():
             wake(sleeper)
         if self._callbacks:

@@ -344,9 +344,7 @@ class FrameWriter(Endpoint):
             self.sharing.take_back(placed)
             raise
 
-    def _wait_for_turn(
-        self, took: list[bool], deadline: float, placed: Sequence[Segment]
-    ) -> bool:
+    def _wait_for_turn(self, took: list[bool], deadline: float, placed: Sequence[Segment]) -> bool:
         """Take the lock that another thread holds; False if the deadline passed before.
 
         `took` says whether it was taken, even if this is interrupted.

@@ -60,7 +60,7 @@ class Handlers:
         # The bound of one peer: if it does not read its answers, others still get some threads.
         self._most_of_peer = most_of_peer or most - most // 4
         self.lock = threading.RLock()
-        """Guards what is counted here; held while a leading thread's request becomes one of many."""
+        """Guards the counts; held while a leading thread's request becomes one of many."""
         self.running = 0
         self.of_paths: dict[Endpoint | None, int] = {}
         """How many of the running requests came on each path."""

@@ -398,7 +398,7 @@ class Link(FrameWriter):
         self._host.start(self._attend)
 
     def _attend(self) -> None:
-        """Read what is there, on a thread of the pool; if a request needs room, wait and read it."""
+        """Read what is there, on a thread of the pool; wait for room if a request needs it."""
         self._attending = False
         if not self._claim_read(~_thread.get_ident()):
             return

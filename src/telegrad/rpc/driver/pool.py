@@ -54,24 +54,29 @@ class Pool:
         with self._lock:
             if self._closed:
                 return False
-            seat = self._resting.pop() if self._resting else None
-            if seat is None:
-                seat = _Seat()
-                self._seats[seat] = None
+            if self._resting:
+                # Ctrl-C comes before these lines or after them: none but the last calls anything.
+                seat = self._resting[-1]
                 seat.task = task
-                name = f"telegrad-{self._name}-{next(self._numbers)}"
-                # In a context of its own: it inherits no context variables of the starting thread.
-                seat.thread = threading.Thread(
-                    target=Context().run, args=(self._run, seat), name=name, daemon=True
-                )
-                try:
-                    seat.thread.start()
-                except RuntimeError:
-                    del self._seats[seat]
-                    self.late.append(task)
+                del self._resting[-1]
+                seat.bell.release()
                 return True
-            seat.task = task
-        seat.bell.release()
+            seat = _Seat()
+            name = f"telegrad-{self._name}-{next(self._numbers)}"
+            # In a context of its own: it inherits no context variables of the starting thread.
+            seat.thread = threading.Thread(
+                target=Context().run, args=(self._run, seat), name=name, daemon=True
+            )
+            seat.task, self._seats[seat] = task, None
+            try:
+                seat.thread.start()
+            except BaseException as error:
+                # Another thread runs the task: after Ctrl-C, this one may begin all the same.
+                seat.task = None
+                del self._seats[seat]
+                self.late.append(task)
+                if not isinstance(error, RuntimeError):
+                    raise
         return True
 
     def catch_up(self) -> None:
@@ -87,31 +92,38 @@ class Pool:
 
     def _run(self, seat: _Seat) -> None:
         while True:
-            task, seat.task = seat.task, None
-            if task is not None:
-                try:
-                    task()
-                except BaseException:
-                    # Even SystemExit: the thread must live on, since the pool still counts it.
-                    _log.exception("a thread of worker %s failed", self._name)
-            del task
             with self._lock:
-                if self.late:
-                    seat.task = self.late.popleft()
-                    continue
-                if self._closed:
-                    self._seats.pop(seat, None)
+                self._seats[seat] = None
+                task, seat.task = seat.task, None
+                if task is None and self.late:
+                    task = self.late.popleft()
+                if task is None:
+                    if self._closed:
+                        del self._seats[seat]
+                        return
+                    self._resting.append(seat)
+            if task is None:
+                if not self._rest(seat):
                     return
-                self._resting.append(seat)
-            if seat.bell.acquire(True, self._linger):
                 continue
-            with self._lock:
-                if seat in self._resting:
-                    self._resting.remove(seat)
-                    self._seats.pop(seat, None)
-                    return
-            # A task was handed in at the last moment, and its bell is rung.
-            seat.bell.acquire()
+            try:
+                task()
+            except BaseException:
+                # Even SystemExit: the thread must live on, since the pool still counts it.
+                _log.exception("a thread of worker %s failed", self._name)
+            del task
+
+    def _rest(self, seat: _Seat) -> bool:
+        """Wait for the bell; say whether it was rung in time."""
+        if seat.bell.acquire(True, self._linger):
+            return True
+        with self._lock:
+            if seat in self._resting:
+                self._resting.remove(seat)
+                self._seats.pop(seat, None)
+                return False
+        # A task was handed in at the last moment, and its bell is rung.
+        return seat.bell.acquire()
 
     def close(self, timeout: float) -> int:
         """End the resting threads and wait for the others; return how many still run."""
