@@ -92,3 +92,22 @@ def test_a_request_that_fails_its_thread_leaves_the_lead_to_the_thread_that_has_
         assert b.host.handlers.running == 0
         assert not call.done()
         assert a.rpc_sync("b", simulated.who) == "b"
+
+
+@pytest.mark.parametrize("what", ["link", "lead"])
+def test_a_reader_whose_start_was_interrupted_is_started_when_next_asked_for(monkeypatch, what):
+    def press(_):
+        raise KeyboardInterrupt
+
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        readers = {"link": a.peers.get("b").outgoing, "lead": a.host.leads[0]}
+        started = []
+        with monkeypatch.context() as patch:
+            patch.setattr(a.host, "start", press)
+            with pytest.raises(KeyboardInterrupt):
+                readers[what].start_attending()
+            patch.setattr(a.host, "start", started.append)
+            readers[what].start_attending()
+            readers[what].start_attending()
+        assert len(started) == 1

@@ -107,9 +107,9 @@ def test_requests_of_several_leads_run_side_by_side(patient, monkeypatch):
 def test_a_link_that_ended_just_as_it_came_is_not_served():
     with neighbours("a", "b") as (a, b):
         b.rpc_sync("a", simulated.who)
-        link = a.peers.get("b").incoming
+        link, other_end = a.peers.get("b").incoming, b.peers.get("a").outgoing
         a.endpoint_lost(link, ConnectionError("cut"))
-        assert eventually(lambda: link.fileno() == -1)
+        assert eventually(lambda: link.fileno() == -1 and other_end.closed)
         # As the listener does, if it is late.
         link.lead.add(link)
         assert len(link.lead) == 0

@@ -156,11 +156,16 @@ class Lead:
 
     def start_attending(self) -> None:
         """Start a thread of the pool that leads, unless one is on its way."""
-        with self._lock:
-            if self._is_coming or self._leader:
-                return
-            self._is_coming = True
-        self._host.start(self._run)
+        try:
+            with self._lock:
+                if self._is_coming or self._leader:
+                    return
+                self._is_coming = True
+            self._host.start(self._run)
+        except BaseException:
+            # Ctrl-C: the next one that asks starts a thread.
+            self._is_coming = False
+            raise
 
     def offer(self) -> None:
         """If no thread leads, have one lead as soon as there is something to do."""

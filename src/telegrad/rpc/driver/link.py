@@ -391,11 +391,16 @@ class Link(FrameWriter):
 
     def start_attending(self) -> None:
         """Start a thread of the pool that reads, unless one is on its way."""
-        with self._mutex:
-            if self._attending:
-                return
-            self._attending = True
-        self._host.start(self._attend)
+        try:
+            with self._mutex:
+                if self._attending:
+                    return
+                self._attending = True
+            self._host.start(self._attend)
+        except BaseException:
+            # Ctrl-C: the next one that asks starts a thread.
+            self._attending = False
+            raise
 
     def _attend(self) -> None:
         """Read what is there, on a thread of the pool; wait for room if a request needs it."""

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 
 _log = logging.getLogger("telegrad.rpc")
@@ -61,20 +62,20 @@ class Pool:
                 del self._resting[-1]
                 seat.bell.release()
                 return True
-            seat = _Seat()
+            seat, first = _Seat(), [task]
             name = f"telegrad-{self._name}-{next(self._numbers)}"
             # In a context of its own: it inherits no context variables of the starting thread.
             seat.thread = threading.Thread(
-                target=Context().run, args=(self._run, seat), name=name, daemon=True
+                target=Context().run, args=(self._run, seat, first), name=name, daemon=True
             )
-            seat.task, self._seats[seat] = task, None
+            self._seats[seat] = None
             try:
                 seat.thread.start()
             except BaseException as error:
-                # Another thread runs the task: after Ctrl-C, this one may begin all the same.
-                seat.task = None
-                del self._seats[seat]
-                self.late.append(task)
+                # Another thread runs the task, unless this one has begun, as it may after Ctrl-C.
+                with suppress(IndexError):
+                    self.late.append(first.pop())
+                    del self._seats[seat]
                 if not isinstance(error, RuntimeError):
                     raise
         return True
@@ -90,40 +91,36 @@ class Pool:
         for task in late:
             self.start(task)
 
-    def _run(self, seat: _Seat) -> None:
+    def _run(self, seat: _Seat, first: list[Callable[[], object]]) -> None:
+        with suppress(IndexError):
+            seat.task = first.pop()
         while True:
-            with self._lock:
-                self._seats[seat] = None
-                task, seat.task = seat.task, None
-                if task is None and self.late:
-                    task = self.late.popleft()
-                if task is None:
-                    if self._closed:
-                        del self._seats[seat]
-                        return
-                    self._resting.append(seat)
-            if task is None:
-                if not self._rest(seat):
-                    return
-                continue
-            try:
-                task()
-            except BaseException:
-                # Even SystemExit: the thread must live on, since the pool still counts it.
-                _log.exception("a thread of worker %s failed", self._name)
+            task, seat.task = seat.task, None
+            if task is not None:
+                try:
+                    task()
+                except BaseException:
+                    # Even SystemExit: the thread must live on, since the pool still counts it.
+                    _log.exception("a thread of worker %s failed", self._name)
             del task
-
-    def _rest(self, seat: _Seat) -> bool:
-        """Wait for the bell; say whether it was rung in time."""
-        if seat.bell.acquire(True, self._linger):
-            return True
-        with self._lock:
-            if seat in self._resting:
-                self._resting.remove(seat)
-                self._seats.pop(seat, None)
-                return False
-        # A task was handed in at the last moment, and its bell is rung.
-        return seat.bell.acquire()
+            with self._lock:
+                if self.late:
+                    seat.task = self.late.popleft()
+                    continue
+                if self._closed:
+                    self._seats.pop(seat, None)
+                    return
+                self._seats[seat] = None
+                self._resting.append(seat)
+            if seat.bell.acquire(True, self._linger):
+                continue
+            with self._lock:
+                if seat in self._resting:
+                    self._resting.remove(seat)
+                    self._seats.pop(seat, None)
+                    return
+            # A task was handed in at the last moment, and its bell is rung.
+            seat.bell.acquire()
 
     def close(self, timeout: float) -> int:
         """End the resting threads and wait for the others; return how many still run."""
