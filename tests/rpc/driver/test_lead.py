@@ -1,6 +1,7 @@
 """One thread serves all peers, fairly, and nobody who is slow or stuck keeps the others."""
 
 import collections
+import contextlib
 import itertools
 import math
 import os
@@ -307,6 +308,16 @@ def test_a_turn_whose_lead_was_taken_before_it_began_keeps_nothing():
         assert not link.is_corked
 
 
+@contextlib.contextmanager
+def sent_at_once(link):
+    """Have small frames leave together at the end."""
+    sent, send_small = [], link.connection.send_small
+    link.connection.send_small = lambda data, deadline: sent.append(data)
+    yield
+    link.connection.send_small = send_small
+    link.connection.send([b"".join(sent)])
+
+
 class Ticking:
     """A clock by which 10 µs pass from one look at it to the next."""
 
@@ -337,14 +348,16 @@ def test_a_peer_with_very_many_requests_leaves_others_their_turns(patient, monke
     for module in (lead, served_link):
         monkeypatch.setattr(module, "time", clock)
     with neighbours("a", "b", "c") as (a, b, c):
-        c.rpc_sync("a", simulated.who)
-        blocked = b.rpc_async("a", block)
+        for each in (b, c):
+            each.rpc_sync("a", simulated.who)
+        # They come at once: what is left of them is known before the other peer's request.
+        with sent_at_once(b.peers.get("a").outgoing):
+            calls = [b.rpc_async("a", block)]
+            calls += [b.rpc_async("a", note, ("b",)) for _ in range(200)]
         assert eventually(lambda: bool(a.host.leads[0].turn))
-        many = [b.rpc_async("a", note, ("b",)) for _ in range(200)]
-        one = c.rpc_async("a", note, ("c",))
+        calls.append(c.rpc_async("a", note, ("c",)))
         GATE.set()
-        one.wait()
-        wait_all([blocked, *many])
+        wait_all(calls)
         assert len(RAN) == 201
         assert RAN.index("c") < 150
 
@@ -449,13 +462,8 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
             return frame
 
         reader.read = read_slowly
-        path = a.peers.get("b").outgoing
-        sent = []
-        send_small = path.connection.send_small
-        path.connection.send_small = lambda data, deadline: sent.append(data)
-        calls = [a.rpc_async("b", block), a.rpc_async("b", simulated.who)]
-        path.connection.send_small = send_small
-        path.connection.send([b"".join(sent)])
+        with sent_at_once(a.peers.get("b").outgoing):
+            calls = [a.rpc_async("b", block), a.rpc_async("b", simulated.who)]
         assert calls[1].wait(10) == "b"
         GATE.set()
         assert calls[0].wait(10) is None

@@ -309,8 +309,9 @@ class Lead:
                         link.has_turn = True
                         came.append(link)
                 if len(came) > 1:
-                    came.sort(key=_last_turn)
-                ready.extend(came)
+                    came.sort(key=_last_turn, reverse=True)
+                # Before those that are here already: these have just had a turn, and have more.
+                ready.extendleft(came)
                 for _ in range(len(ready)):
                     try:
                         link = ready.popleft()
