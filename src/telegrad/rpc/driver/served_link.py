@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
-from telegrad.rpc.driver.frame_reader import NOW
+from telegrad.rpc.driver.byte_reader import NOW
 from telegrad.rpc.driver.frame_writer import KEPT_FOR
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.link import Link
