@@ -12,6 +12,7 @@ from typing import Any
 from telegrad.rpc.driver.lead import Lead
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.driver.served_link import ServedLink
+from telegrad.rpc.driver.spin import Spinning
 
 __all__ = [
     "before_next_write",
@@ -20,14 +21,19 @@ __all__ = [
     "has_callbacks",
     "has_kept",
     "is_being_written",
+    "is_spinning",
+    "leader_of",
     "leave_reads",
     "pause_where_threads_race",
     "pool_of",
     "reader_of",
     "replace_lock",
     "resting",
+    "seats",
     "sleepers",
     "socket_of",
+    "spinning_of",
+    "takes_nested",
     "unproved",
     "writing",
     "writing_for_a_moment",
@@ -108,6 +114,25 @@ def has_kept(link: Any) -> bool:
     return bool(link._kept)
 
 
+def takes_nested(link: Any) -> bool:
+    """Whether a thread sleeps that runs what its callee calls back."""
+    return bool(link._waiting)
+
+
+def leader_of(lead: Any) -> int:
+    """The id of the thread that leads; 0 if nobody does."""
+    return int(lead._leader)
+
+
+def spinning_of(lead: Any) -> Any:
+    return lead._spinning
+
+
+def is_spinning() -> bool:
+    """Whether a thread of this process spins."""
+    return Spinning._is_taken
+
+
 def reader_of(link: Any) -> Any:
     return link._reader
 
@@ -124,6 +149,10 @@ def unproved(listener: Any) -> int:
 def pool_of(host: Any) -> Any:
     """The threads that a worker's requests run on."""
     return host._pool
+
+
+def seats(pool: Any) -> Any:
+    return pool._seats
 
 
 def resting(host: Any) -> int:

@@ -20,6 +20,7 @@ from tests.rpc.inside import (
     claim_reads,
     followers,
     is_being_written,
+    is_spinning,
     leave_reads,
     writing_for_a_moment,
 )
@@ -27,7 +28,6 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad import rpc
 from telegrad.errors import WorkerLost
-from telegrad.rpc.driver.spin import Spinning
 from telegrad.rpc.interruption import is_busy
 from telegrad.rpc.options import Options
 
@@ -169,7 +169,7 @@ def test_a_call_may_be_interrupted_anywhere(work):
             link = a.peers.get("b").outgoing
             assert eventually(lambda link=link: not link.calls.open), interrupt.where
             assert eventually(lambda link=link: not is_being_written(link)), interrupt.where
-            assert eventually(lambda: not Spinning._is_taken), interrupt.where
+            assert eventually(lambda: not is_spinning()), interrupt.where
             assert not is_busy(), interrupt.where
         work(a)
         assert number > 50

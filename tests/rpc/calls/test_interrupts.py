@@ -8,7 +8,13 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.inside import claim_reads, followers, is_being_written, reader_of
+from tests.rpc.inside import (
+    claim_reads,
+    followers,
+    is_being_written,
+    reader_of,
+    takes_nested,
+)
 from tests.rpc.neighbours import directory_of, eventually, neighbours
 from tests.rpc.test_finalizers import interrupt
 
@@ -315,7 +321,7 @@ def test_whoever_waits_besides_a_thread_that_was_interrupted_reads_on():
         with interrupted_when(lambda: followers(link) == 1):
             calls[0].wait()
         assert followers(link) == 0
-        assert not link._waiting
+        assert not takes_nested(link)
         waiting = threading.Thread(target=calls[1].wait)
         waiting.start()
         assert eventually(lambda: followers(link) == 1)

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc.calls.test_interrupted_anywhere import Interrupt, traced
-from tests.rpc.inside import pool_of, resting
+from tests.rpc.inside import pool_of, resting, seats
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.rpc.current import current_worker
@@ -72,7 +72,7 @@ def test_a_task_that_comes_at_the_last_moment_of_a_threads_rest_is_run():
     pool, ran = Pool("w"), threading.Event()
 
     def first():
-        (seat,) = pool._seats
+        (seat,) = seats(pool)
         seat.bell = LastMoment(seat.bell, lambda: pool.start(ran.set))
 
     pool.start(first)
