@@ -145,13 +145,9 @@ class Handlers:
 
     def leave(self) -> None:
         """Stop counting this thread's request: it waits or has ended."""
-        path = serving.path
         with self.lock:
             self.running -= 1
-            # As `_forget`, without the call.
-            left = self.of_paths.pop(path, 0)
-            if left > 1:
-                self.of_paths[path] = left - 1
+            self._forget(serving.path)
         if self.waiting:
             self.fill()
 

@@ -50,10 +50,6 @@ _DEEPEST_STACK: Final = 12
 _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
-def _read_by_another() -> None:
-    """Take the place of a task where another thread reads; never called."""
-
-
 def _can_nest() -> bool:
     """Say whether this thread may run one more nested call."""
     return serving.depth < _DEEPEST_STACK
@@ -136,16 +132,16 @@ class Link(FrameWriter):
             deadline = call.deadline
             if end is not None and end < deadline:
                 deadline = end
-            task = self._read_until(me, call, deadline, reads)
-            reads = False
-            if task is _read_by_another:
-                if self._reads.get(None) == me:
-                    self._read_within(call, deadline)
-                else:
-                    self._follow(call, deadline)
-            elif task is not None:
-                self._run_nested(task)
-                continue
+            if reads or not self._reads:
+                task = self._read_until(me, call, deadline, reads)
+                reads = False
+                if task is not None:
+                    self._run_nested(task)
+                    continue
+            elif self._reads.get(None) == me:
+                self._read_within(call, deadline)
+            else:
+                self._follow(call, deadline)
             if call._done:
                 return
             now = time.monotonic()
@@ -159,15 +155,15 @@ class Link(FrameWriter):
     ) -> Callable[[], object] | None:
         """Read until the call is settled, the time is over, or there is work for this thread.
 
-        `reads`: this thread has the right to read already. If another thread has it, return
-        `_read_by_another`.
+        `reads`: this thread has the right to read already. If another one has just claimed it,
+        return at once.
         """
         receive, reader = self._host.worker.receive, self._reader
         try:
             if not reads:
                 # `_claim_read`, inlined.
-                if self._reads or self._reads.setdefault(None, me) != me:
-                    return _read_by_another
+                if self._reads.setdefault(None, me) != me:
+                    return None
                 reads = True
             reader.is_torn = False
             if self.watched:
