@@ -12,6 +12,7 @@ from tests.rpc.inside import (
     claim_reads,
     followers,
     is_being_written,
+    leave_reads,
     reader_of,
     takes_nested,
 )
@@ -21,6 +22,8 @@ from tests.rpc.test_finalizers import interrupt
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import WorkerLost
 from telegrad.rpc import api
+from telegrad.rpc.calls.future import Quick
+from telegrad.rpc.calls.future_group import collect_all
 from telegrad.rpc.current import current_worker, set_default_worker
 from telegrad.rpc.driver.pool import Pool
 from telegrad.rpc.membership.rendezvous import Meeting
@@ -298,6 +301,26 @@ def test_ctrl_c_within_the_answer_to_somebody_elses_call_gets_through(monkeypatc
         assert isinstance(other.exception(), KeyboardInterrupt)
         GATE.set()
         assert mine.wait() == "open"
+
+
+def test_a_group_is_not_done_early_where_ctrl_c_comes_as_one_of_its_calls_is_settled():
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        # So that this thread reads the answer, and none of the pool.
+        assert eventually(lambda: claim_reads(link, -1))
+        calls = [called(a, simulated.who), called(a, wait_for_gate)]
+        together = collect_all(calls)
+        press_once = raising_once(KeyboardInterrupt, lambda _: None)
+        calls[0].add_done_callback(Quick(press_once))
+        following = calls[0].then(lambda done: done.value())
+        leave_reads(link)
+        with pytest.raises(KeyboardInterrupt):
+            calls[0].wait()
+        assert following.wait(10) == "b"
+        assert not together.done()
+        GATE.set()
+        assert [call.wait() for call in together.wait(10)] == ["b", "open"]
 
 
 def test_a_call_that_was_closed_when_ctrl_c_came_is_settled_all_the_same(monkeypatch):

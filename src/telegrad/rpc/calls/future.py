@@ -38,7 +38,10 @@ _condition = Condition(_lock)
 
 
 class Quick:
-    """A callback that neither waits nor fails, so it may run on the thread that settles."""
+    """A callback that neither waits nor fails, so it may run on the thread that settles.
+
+    If it is interrupted, it runs again: twice must be the same as once.
+    """
 
     __slots__ = ("_call",)
 
@@ -252,13 +255,13 @@ class Future(Generic[T]):
         """Wake those who wait for the settled future; after an interrupt, may be repeated."""
         for sleeper in self._sleepers or ():
             wake(sleeper)
-        if self._callbacks:
-            for callback in self._callbacks:
-                if type(callback) is Quick:
-                    callback(self)
-            self._callbacks = [each for each in self._callbacks if type(each) is not Quick]
-            if self._callbacks:
-                self._run_all(self._callbacks)
+        callbacks = self._callbacks or []
+        for callback in [*callbacks]:
+            if type(callback) is Quick:
+                callback(self)
+                callbacks.remove(callback)
+        if callbacks:
+            self._run_all(callbacks)
         self._sleepers = self._callbacks = None
 
     def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
