@@ -210,43 +210,26 @@ def test_a_request_that_waits_for_a_peer_to_read_keeps_its_place():
         assert eventually(lambda: RAN == ["behind"] and b.host.handlers.running == 0)
 
 
-class Contested:
-    """A lock that says when a thread finds it taken."""
-
-    def __init__(self, lock, is_contested):
-        self.lock = lock
-        self.is_contested = is_contested
-
-    def __enter__(self):
-        if not self.lock.acquire(False):
-            self.is_contested.set()
-            self.lock.acquire()
-
-    def __exit__(self, *_):
-        self.lock.release()
-
-
 def test_a_request_that_ends_just_as_the_lead_is_taken_from_it_leaves_its_place(monkeypatch):
-    with neighbours("a", "b") as (a, b):
+    with neighbours("a", "b", options=Options(handlers=1)) as (a, b):
         a.rpc_sync("b", simulated.who)
-        handlers, link = b.host.handlers, b.peers.get("a").incoming
-        enter, leave, goes_on = handlers.enter, handlers.leave, threading.Event()
+        handlers, lead = b.host.handlers, b.host.leads[0]
+        enter, leave, has_left = handlers.enter, handlers.leave, threading.Event()
 
-        def leave_and_tell():
-            leave()
-            goes_on.set()
+        def leave_and_tell(*path):
+            leave(*path)
+            has_left.set()
 
         def enter_late(path=None):
             GATE.set()
-            assert goes_on.wait(20)
+            assert eventually(lambda: has_left.is_set() or lead.is_idle())
             enter(path)
 
-        monkeypatch.setattr(handlers, "lock", Contested(handlers.lock, goes_on))
         monkeypatch.setattr(handlers, "leave", leave_and_tell)
         monkeypatch.setattr(handlers, "enter", enter_late)
         a.rpc_sync("b", occupy, ("one that takes long",))
-        assert eventually(lambda: handlers.running == 0)
-        assert link not in handlers.of_paths
+        link = b.peers.get("a").incoming
+        assert eventually(lambda: handlers.running == 0 and handlers.has_room_for(link))
 
 
 def test_no_more_requests_run_side_by_side_than_the_option_says():

@@ -59,11 +59,9 @@ class Handlers:
         self.most = most
         # The bound of one peer: if it does not read its answers, others still get some threads.
         self._most_of_peer = most_of_peer or most - most // 4
-        self.lock = threading.RLock()
-        """Guards the counts; held while a leading thread's request becomes one of many."""
+        self._lock = threading.RLock()
         self.running = 0
-        self.of_paths: dict[Endpoint | None, int] = {}
-        """How many of the running requests came on each path."""
+        self._of_paths: dict[Endpoint | None, int] = {}
         self.waiting: dict[Endpoint, collections.deque[Task]] = {}
         """Requests that have not begun yet, by path; the path whose turn is next comes first."""
 
@@ -73,19 +71,19 @@ class Handlers:
             # Each leading thread may be about to run a request.
             self.running + (self._led() or 1) <= self.most
             and path not in self.waiting
-            and self.of_paths.get(path, 0) < self._most_of_peer
+            and self._of_paths.get(path, 0) < self._most_of_peer
         )
 
     def submit(self, path: Endpoint, task: Task) -> None:
         """Run the task when its turn has come."""
-        with self.lock:
+        with self._lock:
             self.waiting.setdefault(path, collections.deque()).append(task)
         self.fill()
 
     def fill(self) -> None:
         """Begin the requests that may begin."""
         while True:
-            with self.lock:
+            with self._lock:
                 # Count, then ask: a leading thread first marks its turn, then reads the count.
                 self.running += 1
                 found = self._next() if self.running + self._led() <= self.most else None
@@ -98,12 +96,12 @@ class Handlers:
 
     def _next(self) -> tuple[Endpoint, Task] | None:
         for path, tasks in self.waiting.items():
-            if self.of_paths.get(path, 0) < self._most_of_peer:
+            if self._of_paths.get(path, 0) < self._most_of_peer:
                 task = tasks.popleft()
                 del self.waiting[path]
                 if tasks:
                     self.waiting[path] = tasks
-                self.of_paths[path] = self.of_paths.get(path, 0) + 1
+                self._of_paths[path] = self._of_paths.get(path, 0) + 1
                 return path, task
         return None
 
@@ -119,7 +117,7 @@ class Handlers:
                 serving.path = serving.counted_by = None
             # Dropped before the next one runs, since it holds a frame.
             del task
-            with self.lock:
+            with self._lock:
                 self._forget(path)
                 found = self._next() if self.running + self._led() <= self.most else None
                 if found is None:
@@ -129,9 +127,9 @@ class Handlers:
             del found
 
     def _forget(self, path: Endpoint | None) -> None:
-        left = self.of_paths.pop(path, 0)
+        left = self._of_paths.pop(path, 0)
         if left > 1:
-            self.of_paths[path] = left - 1
+            self._of_paths[path] = left - 1
 
     def enter(self, path: Endpoint | None = None) -> None:
         """Count a running request: it goes on after a wait, or has kept the lead for long.
@@ -139,19 +137,19 @@ class Handlers:
         It belongs to the path, by default that of the request that this thread runs.
         """
         path = path or serving.path
-        with self.lock:
+        with self._lock:
             self.running += 1
-            self.of_paths[path] = self.of_paths.get(path, 0) + 1
+            self._of_paths[path] = self._of_paths.get(path, 0) + 1
 
-    def leave(self) -> None:
-        """Stop counting this thread's request: it waits or has ended."""
-        with self.lock:
+    def leave(self, path: Endpoint | None = None) -> None:
+        """Stop counting a request, by default that of this thread: it waits or has ended."""
+        with self._lock:
             self.running -= 1
-            self._forget(serving.path)
+            self._forget(path or serving.path)
         if self.waiting:
             self.fill()
 
     def close(self) -> None:
         """Begin no more requests."""
-        with self.lock:
+        with self._lock:
             self.waiting.clear()
