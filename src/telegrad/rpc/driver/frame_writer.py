@@ -126,13 +126,8 @@ class FrameWriter(Endpoint):
                 if unsent is not None and (finish := self._finisher(unsent)) is not None:
                     # If this is interrupted, nobody knows which thread has the lock.
                     is_ours = None
-                    try:
-                        if self._host.start(finish):
-                            return True
-                    except RuntimeError:
-                        # The system can start no more threads.
-                        is_ours, self.connection.under_way = True, None
-                        raise
+                    if self._host.start(finish):
+                        return True
                     is_ours = True
             finally:
                 del busy[me]
@@ -294,12 +289,8 @@ class FrameWriter(Endpoint):
                         unsent = Unsent(unsent.rest, True)
                         if (finish := self._finisher(unsent)) is not None:
                             is_ours = None
-                            try:
-                                if self._host.start(finish):
-                                    return
-                            except RuntimeError:
-                                is_ours, self.connection.under_way = True, None
-                                raise
+                            if self._host.start(finish):
+                                return
                             is_ours = True
                 finally:
                     if marks:
