@@ -12,22 +12,31 @@ from typing import Any
 from telegrad.rpc.driver.lead import Lead
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.driver.served_link import ServedLink
+from telegrad.rpc.driver.spin import Spinning
 
 __all__ = [
+    "before_next_write",
     "claim_reads",
     "followers",
     "has_callbacks",
     "has_kept",
     "is_being_written",
+    "is_spinning",
+    "leader_of",
+    "leave_reads",
     "pause_where_threads_race",
     "pool_of",
     "reader_of",
     "replace_lock",
     "resting",
+    "seats",
     "sleepers",
     "socket_of",
+    "spinning_of",
+    "takes_nested",
     "unproved",
     "writing",
+    "writing_for_a_moment",
 ]
 
 
@@ -50,6 +59,36 @@ def writing(link: Any) -> Iterator[None]:
         link._write.release()
 
 
+def before_next_write(link: Any, act: Callable[[], object]) -> None:
+    """Have something happen just before a thread next takes the right to write on the link."""
+    lock = link._write
+
+    class Write:
+        def acquire(self, *args: Any) -> bool:
+            link._write = lock
+            act()
+            return bool(lock.acquire(*args))
+
+    link._write = Write()
+
+
+@contextlib.contextmanager
+def writing_for_a_moment(link: Any) -> Iterator[None]:
+    """Be whoever writes on the link when a thread next looks, and no longer."""
+    lock = link._write
+
+    class Write:
+        def acquire(self, *_: Any) -> bool:
+            link._write = lock
+            return False
+
+    link._write = Write()
+    try:
+        yield
+    finally:
+        link._write = lock
+
+
 def is_being_written(link: Any) -> bool:
     """Whether a thread sends on the link."""
     return bool(link._write.locked())
@@ -60,6 +99,11 @@ def claim_reads(link: Any, who: int) -> bool:
     return bool(link._reads.setdefault(None, who) == who)
 
 
+def leave_reads(link: Any) -> None:
+    """Read the link no more, and tell nobody."""
+    link._reads.clear()
+
+
 def followers(link: Any) -> int:
     """How many threads wait while another one reads the link."""
     return len(link._followers)
@@ -68,6 +112,25 @@ def followers(link: Any) -> int:
 def has_kept(link: Any) -> bool:
     """Whether frames are kept that go with the next."""
     return bool(link._kept)
+
+
+def takes_nested(link: Any) -> bool:
+    """Whether a thread sleeps that runs what its callee calls back."""
+    return bool(link._waiting)
+
+
+def leader_of(lead: Any) -> int:
+    """The id of the thread that leads; 0 if nobody does."""
+    return int(lead._leader)
+
+
+def spinning_of(lead: Any) -> Any:
+    return lead._spinning
+
+
+def is_spinning() -> bool:
+    """Whether a thread of this process spins."""
+    return Spinning._is_taken
 
 
 def reader_of(link: Any) -> Any:
@@ -86,6 +149,10 @@ def unproved(listener: Any) -> int:
 def pool_of(host: Any) -> Any:
     """The threads that a worker's requests run on."""
     return host._pool
+
+
+def seats(pool: Any) -> Any:
+    return pool._seats
 
 
 def resting(host: Any) -> int:

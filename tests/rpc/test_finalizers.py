@@ -231,15 +231,15 @@ def attend(link):
 
 
 def admit(link):
-    link._admission.admit(1 << 20)
+    link.anteroom.admit(1 << 20)
 
 
 @pytest.mark.parametrize(
     ("holder", "name", "use"),
     [
         (lambda link: link, "_mutex", attend),
-        (lambda link: link._admission, "_lock", admit),
-        (lambda link: link._admission._room.budget, "_lock", admit),
+        (lambda link: link.anteroom, "_lock", admit),
+        (lambda link: link.anteroom._room.budget, "_lock", admit),
     ],
 )
 def test_a_finalizer_may_use_a_link_whose_lock_it_interrupted(holder, name, use):

@@ -8,13 +8,22 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.inside import claim_reads, followers, is_being_written, reader_of
+from tests.rpc.inside import (
+    claim_reads,
+    followers,
+    is_being_written,
+    leave_reads,
+    reader_of,
+    takes_nested,
+)
 from tests.rpc.neighbours import directory_of, eventually, neighbours
 from tests.rpc.test_finalizers import interrupt
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import WorkerLost
 from telegrad.rpc import api
+from telegrad.rpc.calls.future import Quick
+from telegrad.rpc.calls.future_group import collect_all
 from telegrad.rpc.current import current_worker, set_default_worker
 from telegrad.rpc.driver.pool import Pool
 from telegrad.rpc.membership.rendezvous import Meeting
@@ -111,6 +120,19 @@ def test_a_frame_whose_sending_was_interrupted_goes_on_and_what_lives_there_stay
             os.kill(process, signal.SIGCONT)
         assert kept.to_here() == {"step": 1}
         assert rpc.current_worker().peers.get("victim").outgoing is link
+
+
+def test_ctrl_c_while_a_services_message_is_sent_gets_through_at_once(monkeypatch):
+    with neighbours("a", "b", options=Options(lost_after=300.0)) as (a, b):
+        b.register_service("echo", lambda request: request.reply(request.header))
+        assert a.ask_service("b", "echo", 1)[0] == 1
+        link = a.peers.get("b").outgoing
+        interrupt(monkeypatch, link.connection, "_send_one", press)
+        # Not first as somebody waits for the answer: others may wait for something else.
+        with pytest.raises(KeyboardInterrupt):
+            a.send_service("b", "echo", 2)
+        assert a.ask_service("b", "echo", 3)[0] == 3
+        assert a.peers.get("b").outgoing is link
 
 
 @pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
@@ -281,6 +303,26 @@ def test_ctrl_c_within_the_answer_to_somebody_elses_call_gets_through(monkeypatc
         assert mine.wait() == "open"
 
 
+def test_a_group_is_not_done_early_where_ctrl_c_comes_as_one_of_its_calls_is_settled():
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        # So that this thread reads the answer, and none of the pool.
+        assert eventually(lambda: claim_reads(link, -1))
+        calls = [called(a, simulated.who), called(a, wait_for_gate)]
+        together = collect_all(calls)
+        press_once = raising_once(KeyboardInterrupt, lambda _: None)
+        calls[0].add_done_callback(Quick(press_once))
+        following = calls[0].then(lambda done: done.value())
+        leave_reads(link)
+        with pytest.raises(KeyboardInterrupt):
+            calls[0].wait()
+        assert following.wait(10) == "b"
+        assert not together.done()
+        GATE.set()
+        assert [call.wait() for call in together.wait(10)] == ["b", "open"]
+
+
 def test_a_call_that_was_closed_when_ctrl_c_came_is_settled_all_the_same(monkeypatch):
     with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
         a.rpc_sync("b", simulated.who)
@@ -302,7 +344,7 @@ def test_whoever_waits_besides_a_thread_that_was_interrupted_reads_on():
         with interrupted_when(lambda: followers(link) == 1):
             calls[0].wait()
         assert followers(link) == 0
-        assert not link._waiting
+        assert not takes_nested(link)
         waiting = threading.Thread(target=calls[1].wait)
         waiting.start()
         assert eventually(lambda: followers(link) == 1)

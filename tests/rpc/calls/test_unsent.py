@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.inside import is_being_written
+from tests.rpc.driver.test_pool import NoThreads
+from tests.rpc.inside import is_being_written, resting
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import UsageError
@@ -33,22 +34,30 @@ def test_too_many_arrays_for_one_message_are_an_error_that_takes_no_shared_memor
         assert eventually(lambda: all_free(a))
 
 
-def test_a_frame_whose_rest_nobody_can_send_ends_the_connection_and_not_all_others():
+def test_a_frame_whose_rest_no_thread_can_send_is_finished_when_there_is_one_again(monkeypatch):
+    system = NoThreads(monkeypatch)
     with neighbours("a", "b") as (a, _):
         a.rpc_sync("b", simulated.who)
-        link, start = a.peers.get("b").outgoing, a.host.start
+        assert eventually(lambda: not resting(a.host))
+        link = a.peers.get("b").outgoing
+        send_small, send = link.connection.send_small, link.connection.send
 
-        def fail(task):
-            a.host.start = start
-            raise RuntimeError("can't start new thread")
+        def send_a_part(data, deadline):
+            link.connection.send_small = send_small
+            assert send_small(data[:10], deadline) is None
+            return Unsent([memoryview(data)[10:]], True)
 
-        link.connection.send_small = lambda *_: Unsent([memoryview(b"rest")], True)
-        link.connection.send = link.connection.send_small
-        a.host.start = fail
-        with pytest.raises(RuntimeError, match="can't start new thread"):
-            a.rpc_sync("b", simulated.who)
-        assert not is_being_written(link)
-        assert a.rpc_sync("b", simulated.who) == "b"
+        def send_nothing(buffers, fds=(), deadline=0.0):
+            link.connection.send = send
+            return Unsent(list(buffers), False)
+
+        link.connection.send_small, link.connection.send = send_a_part, send_nothing
+        system.refuses = True
+        call = a.rpc_async("b", simulated.who)
+        assert is_being_written(link)
+        system.refuses = False
+        assert call.wait(20) == "b"
+        assert eventually(lambda: not is_being_written(link))
 
 
 @shares_memory

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from tests.rpc import simulated
-from tests.rpc.inside import sleepers
+from tests.rpc.inside import leader_of, sleepers
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.rpc.calls.future import Future
@@ -84,11 +84,30 @@ def test_a_request_that_fails_its_thread_leaves_the_lead_to_the_thread_that_has_
         assert a.rpc_sync("b", simulated.who) == "b"
         lead = b.host.leads[0]
         assert eventually(lead.is_idle)
-        leader = lead._leader
+        leader = leader_of(lead)
         monkeypatch.setattr(b.incoming, "answer_failure", fail)
         gate.set_exception(ValueError("it stays shut"))
         assert eventually(lambda: "a thread of worker b failed" in caplog.text)
-        assert lead._leader == leader
+        assert leader_of(lead) == leader
         assert b.host.handlers.running == 0
         assert not call.done()
         assert a.rpc_sync("b", simulated.who) == "b"
+
+
+@pytest.mark.parametrize("what", ["link", "lead"])
+def test_a_reader_whose_start_was_interrupted_is_started_when_next_asked_for(monkeypatch, what):
+    def press(_):
+        raise KeyboardInterrupt
+
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        readers = {"link": a.peers.get("b").outgoing, "lead": a.host.leads[0]}
+        started = []
+        with monkeypatch.context() as patch:
+            patch.setattr(a.host, "start", press)
+            with pytest.raises(KeyboardInterrupt):
+                readers[what].start_attending()
+            patch.setattr(a.host, "start", started.append)
+            readers[what].start_attending()
+            readers[what].start_attending()
+        assert len(started) == 1

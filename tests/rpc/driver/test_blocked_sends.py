@@ -17,11 +17,12 @@ from tests.rpc.neighbours import eventually, neighbours
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import CallTimeout, ProtocolViolation
+from telegrad.rpc.calls.service import seal_message
 from telegrad.rpc.interruption import is_busy
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport import PrivateDirectory, connection
 from telegrad.rpc.transport.connection import NOT_BEGUN, Unsent
-from telegrad.rpc.wire.frames import NOTICE, PING, PREFIX, Frame
+from telegrad.rpc.wire.frames import NOTICE, PING, Frame
 
 LARGE = 32 << 20
 UNANNOUNCED = 1_000_000  # Bytes; more than a Unix socket takes at once.
@@ -302,7 +303,7 @@ def test_a_send_that_has_to_wait_sends_what_was_kept_for_others_first(is_broken,
         def leave_lead():
             if is_broken:
                 other.connection.shutdown()
-            other._kept.append(PREFIX.pack(PING, 0, 0, 0, 0, 0, 0))
+            assert other.send_with_next(seal_message("nothing", None, ())[0])
             other.flush()
 
         monkeypatch.setattr(one.connection, "send_small", is_full)

@@ -143,6 +143,26 @@ def test_a_frame_that_was_put_back_comes_before_those_that_came_along_with_it():
         source.close()
 
 
+@pytest.mark.parametrize("cuts", [[], [32], [40, 70], [100]])
+def test_a_frame_whose_reader_was_interrupted_just_as_it_came_comes_again(cuts):
+    data, content = encode([(ANSWER, 0, []), (CALL, 8, []), (ANSWER, 3, [5, 6]), (NOTICE, 1, [])])
+    source = Source(data, cuts)
+    try:
+        reader = FrameReader(source, Spinning(0.0))
+        for _, number, head, buffers in content:
+            frames = [reader.read(None)]
+            assert reader.mend()
+            frames.append(reader.read(None))
+            reader.is_torn = False
+            assert reader.mend()
+            for frame in frames:
+                assert (frame.ident, bytes(frame.header)) == (number, head)
+                assert [bytes(buffer) for buffer in frame.buffers] == buffers
+        assert not reader.has_frame()
+    finally:
+        source.close()
+
+
 def test_a_read_that_ran_out_of_time_goes_on_where_it_was():
     data, _ = encode([(CALL, 10, [200_000]), (ANSWER, 5, [])])
     budget = Budget(1 << 20, 1 << 20)

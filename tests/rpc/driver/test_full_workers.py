@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import claim_reads, pool_of
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import Refused, UsageError, WorkerLost
@@ -140,6 +141,37 @@ def test_references_in_a_refused_call_are_taken_back():
 
 
 # Over sockets.
+
+
+def test_a_request_that_waits_for_room_is_not_forgotten_as_its_reader_leaves(monkeypatch):
+    # So that no ping brings it to light.
+    with neighbours("a", "b", options=Options(segments=False, lost_after=600)) as (a, b):
+        a.rpc_sync("b", simulated.who)
+        link, start, most = b.peers.get("a").incoming, b.host.start, b.budget.most
+        has_left = threading.Event()
+
+        def start_late(task):
+            # Another thread, which waits for an answer, reads first, and leaves without a frame.
+            assert claim_reads(link, -1)
+            start(task)
+            assert eventually(lambda: b.host.idle_leads() == pool_of(b.host).at_work())
+            monkeypatch.undo()
+            link.give_up_read()
+            has_left.set()
+            return True
+
+        assert b.budget.admit("another", most)
+        monkeypatch.setattr(
+            b.host,
+            "start",
+            lambda task: threading.Thread(target=start_late, args=(task,)).start(),
+        )
+        # A creation: it waits in the stream, and the socket has nothing more to say.
+        reference = a.remote("b", len, (np.ones(100_000, np.uint8),))
+        assert has_left.wait(20)
+        b.budget.release("another", most)
+        assert eventually(reference.confirmed_by_owner)
+        assert reference.to_here(timeout=20) == 100_000
 
 
 @pytest.mark.parametrize("segments", [True, False])

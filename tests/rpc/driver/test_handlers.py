@@ -8,6 +8,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, UsageError
+from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.driver.handlers import Handlers, serving
@@ -147,9 +148,6 @@ def test_one_that_fails_its_thread_leaves_its_place_to_the_next():
     assert serving.counted_by is None
 
 
-# Over sockets.
-
-
 def test_all_that_leading_threads_run_counts():
     threads, led = Threads(), [1]
     handlers = Handlers(threads.start, 3, lambda: len(led))
@@ -163,6 +161,75 @@ def test_all_that_leading_threads_run_counts():
     led.clear()
     handlers.fill()
     assert handlers.running == 3
+
+
+def test_a_thread_goes_on_with_the_next_only_where_that_is_within_the_bound():
+    threads, led = Threads(), []
+    handlers = Handlers(threads.start, 1, lambda: len(led))
+    handlers.submit("a", lambda: led.append("a request that waited goes on, or a turn begins"))
+    handlers.submit("a", lambda: RAN.append("next"))
+    threads.run()
+    assert not RAN
+    assert handlers.running == 0
+    led.clear()
+    handlers.fill()
+    threads.run()
+    assert RAN == ["next"]
+
+
+# Over sockets.
+
+
+def submit_one_and_wait_for_it():
+    """Wait for a request that another thread has received meanwhile."""
+    arrived, host = Future(), current_worker().host
+    host.serve(serving.path, lambda: arrived.set_result("served"))
+    return arrived.wait(20)
+
+
+def test_a_request_that_sleeps_leaves_its_place_to_one_that_waits_for_its_turn():
+    # So that no ping brings it to light.
+    with neighbours("a", "b", options=Options(handlers=1, lost_after=600)) as (a, b):
+        assert a.rpc_sync("b", submit_one_and_wait_for_it) == "served"
+        assert eventually(lambda: b.host.handlers.running == 0)
+
+
+def wait_for_a_peer_with_one_behind():
+    """Return how many run while this request waits for a peer to read."""
+    host = current_worker().host
+    host.serve(serving.path, lambda: occupy("behind"))
+    assert serving.lead.is_mine()
+    host.about_to_wait()
+    return host.handlers.running
+
+
+def test_a_request_that_waits_for_a_peer_to_read_keeps_its_place():
+    with neighbours("a", "b", options=Options(handlers=1)) as (a, b):
+        assert a.rpc_sync("b", wait_for_a_peer_with_one_behind) == 1
+        GATE.set()
+        assert eventually(lambda: RAN == ["behind"] and b.host.handlers.running == 0)
+
+
+def test_a_request_that_ends_just_as_the_lead_is_taken_from_it_leaves_its_place(monkeypatch):
+    with neighbours("a", "b", options=Options(handlers=1)) as (a, b):
+        a.rpc_sync("b", simulated.who)
+        handlers, lead = b.host.handlers, b.host.leads[0]
+        enter, leave, has_left = handlers.enter, handlers.leave, threading.Event()
+
+        def leave_and_tell(*path):
+            leave(*path)
+            has_left.set()
+
+        def enter_late(path=None):
+            GATE.set()
+            assert eventually(lambda: has_left.is_set() or lead.is_idle())
+            enter(path)
+
+        monkeypatch.setattr(handlers, "leave", leave_and_tell)
+        monkeypatch.setattr(handlers, "enter", enter_late)
+        a.rpc_sync("b", occupy, ("one that takes long",))
+        link = b.peers.get("a").incoming
+        assert eventually(lambda: handlers.running == 0 and handlers.has_room_for(link))
 
 
 def test_no_more_requests_run_side_by_side_than_the_option_says():

@@ -164,7 +164,7 @@ def test_of_several_requests_of_some_megabytes_one_goes_at_once_and_all_are_serv
         much = np.ones(2 * MB, np.uint8)
         first = a.rpc_async("b", total, (much,))
         runs = [in_background(lambda: a.rpc_sync("b", total, (much,))) for _ in range(3)]
-        assert eventually(lambda: len(b.host.room._asking) == 4)
+        assert eventually(lambda: b.peers.get("a").incoming.anteroom.waiting == 4)
         assert a.rpc_sync("b", simulated.who, timeout=10) == "b"
         assert b.rpc_sync("a", simulated.who, timeout=10) == "a"
         assert not first.done()
@@ -186,7 +186,7 @@ def test_after_one_that_went_at_once_and_was_given_up_the_next_is_announced(tcp)
         with pytest.raises(CallTimeout):
             a.rpc_sync("b", total, (much,), timeout=0.2)
         thread, outcome = in_background(lambda: a.rpc_sync("b", total, (much,)))
-        assert eventually(lambda: len(b.host.room._asking) == 2)
+        assert eventually(lambda: b.peers.get("a").incoming.anteroom.waiting == 2)
         for _ in range(5):
             assert a.rpc_sync("b", simulated.who, timeout=10) == "b"
         a.rpc_sync("b", simulated.open_gate)

@@ -1,10 +1,14 @@
 """The threads of a worker, also where the system gives no more of them."""
 
+import contextlib
+import itertools
 import sys
 import threading
 
 import numpy as np
-from tests.rpc.inside import pool_of, resting
+import pytest
+from tests.rpc.calls.test_interrupted_anywhere import Interrupt, traced
+from tests.rpc.inside import pool_of, resting, seats
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.rpc.current import current_worker
@@ -68,7 +72,7 @@ def test_a_task_that_comes_at_the_last_moment_of_a_threads_rest_is_run():
     pool, ran = Pool("w"), threading.Event()
 
     def first():
-        (seat,) = pool._seats
+        (seat,) = seats(pool)
         seat.bell = LastMoment(seat.bell, lambda: pool.start(ran.set))
 
     pool.start(first)
@@ -142,6 +146,56 @@ def test_a_task_that_was_taken_is_left_to_a_thread_that_outlives_the_pool(monkey
     pool.catch_up()
     gate.set()
     assert ran.wait(10)
+
+
+@traced
+@pytest.mark.parametrize("has_resting", [False, True])
+def test_a_task_whose_start_is_interrupted_anywhere_runs_once_and_leaves_no_thread(has_resting):
+    for number in itertools.count(1):
+        pool, ran, interrupt = Pool("w", linger=60.0), [], Interrupt(number)
+        if has_resting:
+            pool.start(int)
+            assert eventually(lambda pool=pool: pool.at_work() == 0)
+        has_started = False
+        with contextlib.suppress(KeyboardInterrupt), interrupt:
+            has_started = pool.start(lambda ran=ran: ran.append("once"))
+        pool.catch_up()
+        assert pool.close(10) == 0, interrupt.where
+        assert ran == ["once"] or (not ran and not has_started), interrupt.where
+        if interrupt.where is None:
+            break
+    assert number > 3
+
+
+def test_a_task_whose_thread_was_interrupted_before_it_began_is_run_by_another(monkeypatch):
+    pool, ran = Pool("w"), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", press)
+        with pytest.raises(KeyboardInterrupt):
+            pool.start(ran.set)
+    pool.catch_up()
+    assert ran.wait(10)
+    assert pool.close(10) == 0
+
+
+def test_a_task_whose_thread_was_interrupted_as_it_began_is_run_once(monkeypatch):
+    pool, ran, start = Pool("w"), [], threading.Thread.start
+
+    def start_and_press(thread):
+        start(thread)
+        press()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_and_press)
+        with pytest.raises(KeyboardInterrupt):
+            pool.start(lambda: ran.append("once"))
+    assert eventually(lambda: ran == ["once"])
+    assert pool.close(10) == 0
+    assert ran == ["once"]
+
+
+def press(*_):
+    raise KeyboardInterrupt
 
 
 def ask_back(to, depth):

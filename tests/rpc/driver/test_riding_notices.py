@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.inside import has_kept
+from tests.rpc.inside import before_next_write, has_kept
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout
@@ -110,3 +110,16 @@ def test_it_goes_before_this_worker_leaves(workers):
     ride(a, 1)
     a.close()
     assert eventually(lambda: notes == [1])
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+def test_what_another_thread_sent_just_before_is_not_missed(tcp):
+    with neighbours("a", "b", options=Options(lost_after=1000.0), tcp=tcp) as (a, b):
+        b.register_service("note", lambda request: None, inline=True)
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        ride(a, 1)
+        before_next_write(link, link.flush)
+        link.flush()
+        assert a.rpc_sync("b", simulated.who) == "b"
+        assert a.peers.get("b").outgoing is link

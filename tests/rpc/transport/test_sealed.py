@@ -76,6 +76,14 @@ def test_what_is_left_alone_arrives(wire: Wire) -> None:
     assert hear(wire.b) == b"onetwo"
 
 
+def test_sending_nothing_sends_no_record(wire: Wire) -> None:
+    """Frames that were kept may have gone with another thread's just before they are sent."""
+    assert wire.a.send_small(b"", math.inf) is None
+    assert wire.a.send([b"", b""]) is None
+    wire.to_b.sendall(say(wire, b"next")[0])
+    assert hear(wire.b) == b"next"
+
+
 def test_a_tag_is_what_the_standard_librarys_hmac_gives(wire: Wire) -> None:
     for number, text in enumerate([b"one", b"x" * 5000, b"three"]):
         covered = struct.pack("<QI", number, len(text)) + text

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from telegrad.errors import CallTimeout, ProtocolViolation
 from telegrad.rpc.calls.future import Future, not_settled
 from telegrad.rpc.calls.unheard import Unheard
-from telegrad.rpc.interruption import put_off, raise_put_off
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
 from telegrad.tracebacks import own_context
@@ -144,8 +143,6 @@ class Call(Future[Any]):
         """Return the answer when it is there, or raise its exception; see `Future.wait`."""
         if timeout is not None:
             timeout = seconds(timeout)
-        if put_off:
-            raise_put_off()
         if not self._done and self.worker.observer is None:
             # The hot path. A call has no `_source`, so there is no chain of futures to follow.
             try:

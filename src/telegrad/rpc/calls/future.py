@@ -38,7 +38,10 @@ _condition = Condition(_lock)
 
 
 class Quick:
-    """A callback that neither waits nor fails, so it may run on the thread that settles."""
+    """A callback that neither waits nor fails, so it may run on the thread that settles.
+
+    If it is interrupted, it runs again: twice must be the same as once.
+    """
 
     __slots__ = ("_call",)
 
@@ -243,27 +246,33 @@ class Future(Generic[T]):
             self._done = True
             if self._sleepers is None and self._callbacks is None and self._source is None:
                 return True
-            sleepers, self._sleepers = self._sleepers, None
-            callbacks, self._callbacks = self._callbacks, None
             # Kept until this returns, outside the lock: freeing it may run user finalizers.
             source, self._source = self._source, None  # noqa: F841
-        if sleepers:
-            for sleeper in sleepers:
-                wake(sleeper)
-        if callbacks:
-            slow = [callback for callback in callbacks if type(callback) is not Quick]
-            for callback in callbacks:
-                if type(callback) is Quick:
-                    callback(self)
-            if slow:
-                self._run_all(slow)
+        self._tell()
         return True
 
+    def _tell(self) -> None:
+        """Wake those who wait for the settled future; after an interrupt, may be repeated."""
+        for sleeper in self._sleepers or ():
+            wake(sleeper)
+        callbacks = self._callbacks or []
+        for callback in [*callbacks]:
+            if type(callback) is Quick:
+                callback(self)
+                callbacks.remove(callback)
+        if callbacks:
+            self._run_all(callbacks)
+        self._sleepers = self._callbacks = None
+
     def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
+        """Run the callbacks, and take each out of the list: none runs twice."""
         interrupt: BaseException | None = None
-        for callback in callbacks:
+        while callbacks:
             try:
-                self._run(callback)
+                self._run(callbacks.pop(0))
+            except IndexError:
+                # Another thread that runs them was faster.
+                break
             except BaseException as error:
                 # Ctrl-C: the other callbacks must still run.
                 interrupt = error

@@ -58,11 +58,11 @@ def _together(futures: list[Future[T]]) -> tuple[Future[list[Future[T]]], Quick]
     together: Future[list[Future[T]]] = Future()
     # A wait for all may begin with the first that is missing.
     together._source = next((future for future in futures if not future._done), None)
-    # Popped without a lock: two threads that both find it empty settle the group only once.
-    missing = [None] * len(futures)
+    # No lock: two threads that both find it empty settle the group only once.
+    missing = set(map(id, futures))
 
-    def count(_: Future[T]) -> None:
-        missing.pop()
+    def count(done: Future[T]) -> None:
+        missing.discard(id(done))
         if not missing:
             together._settle(futures, None)
 

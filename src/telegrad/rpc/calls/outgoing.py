@@ -279,6 +279,8 @@ class Outgoing:
         call.is_service = True
         data, buffers = seal_message(name, header, arrays)
         self._begin(call, Frame(SERVICE, WAITING if waits else 0, 0, 0, data, buffers))
+        if put_off:
+            raise_put_off()
         return call
 
     def notify(self, peer: "Session", name: str, header: Any, rides: bool = False) -> None:
@@ -391,7 +393,11 @@ class Outgoing:
                 call._settle(codec.open_result(sealed, slots, frame.buffers), None)
         except BaseException as error:
             endpoint.calls.finish(frame.ident)
-            self._failed(call, error)
+            if call._done:
+                # Interrupted as it was settled: others may wait for it.
+                call._tell()
+            else:
+                self._failed(call, error)
             if isinstance(error, ProtocolViolation | KeyboardInterrupt | SystemExit):
                 # A signal concerns not just this call: the reading thread may wait for another.
                 raise

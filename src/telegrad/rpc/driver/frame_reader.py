@@ -11,10 +11,7 @@ limits is allocated.
 
 import collections
 import errno
-import math
-import select
 import struct
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -23,6 +20,7 @@ import numpy as np
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.driver.admission import Admission
+from telegrad.rpc.driver.byte_reader import NOW, ROOM, ByteReader
 from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.driver.spin import Spinning
 from telegrad.rpc.protocol.budget import COUNTED_FROM
@@ -45,15 +43,11 @@ from telegrad.rpc.wire.frames import (
     split_table,
 )
 
-NOW: Final = -math.inf
-"""The deadline of a read that never waits, and receives a large frame piece by piece."""
-
-_ROOM: Final = 128 << 10  # Bytes of the buffer into which small frames are received.
 _PREFIX_BYTES: Final = PREFIX.size
 _unpack: Final = PREFIX.unpack_from
 _MOST_AT_ONCE: Final = 1 << 20  # Bytes of a large frame that a NOW read receives.
 _BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory of its own.
-_OF_LARGE: Final[list[int]] = []  # Stands for bytes of a frame that `mend` can't keep.
+_OF_LARGE: Final[list[Any]] = []  # Stands for bytes of a frame that `mend` can't keep.
 
 Fields = tuple[int, int, int, int, int, int, int]
 
@@ -63,20 +57,8 @@ def plain_memory(nbytes: int) -> memoryview:
     return np.empty(nbytes, np.uint8).data
 
 
-def _looking(fd: int) -> Callable[[float | None], object]:
-    """Return a function that waits, for so many milliseconds or for ever, until there is input.
-
-    One thread at a time may call it.
-    """
-    if not hasattr(select, "poll"):
-        return lambda ms: select.select([fd], [], [], None if ms is None else ms / 1000)[0]
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return poll.poll
-
-
-class FrameReader:
-    """The bytes that came and are not frames yet.
+class FrameReader(ByteReader):
+    """Cuts bytes into frames.
 
     `sharing` finds buffers in shared memory, and `admission` is asked before a request is received;
     either may be missing. `memory` allocates the memory for large frames.
@@ -90,46 +72,32 @@ class FrameReader:
         admission: Admission | None = None,
         memory: Callable[[int], memoryview] = plain_memory,
     ) -> None:
+        super().__init__(connection, spinning)
         self._memory = memory
-        self._connection = connection
         self._limits = connection.limits
         # The largest header that is within the agreed limit and that no budget counts.
         self._small = min(COUNTED_FROM - _PREFIX_BYTES - 1, connection.limits.header_bytes)
-        self._pending = connection.pending
-        self.spinning = spinning
         self._sharing = sharing
         self._admission = admission
-        self._room = bytearray(_ROOM)
-        self._view = memoryview(self._room)
-        self._start = 0
-        self._end = 0
         # Frames to return next: they were received together with others, or put back.
         self._frames: collections.deque[Frame] = collections.deque()
         # Whether nothing is kept here: no bytes, no frame, no beginning of a large one.
         self._is_empty = True
         self.may_have_more = self._pending is not None
         """Whether more may be kept here behind the last frame that was read; see `has_frame`."""
-        self.received = 0
-        """How many bytes have come, those in shared memory among them."""
-        # Whether bytes were taken from the stream that are neither kept here nor in the hands of
-        # the caller (which sets this to False when it has the frame): an interrupt would lose them.
-        self.is_torn = False
-        # How many bytes came, until that is noted elsewhere; see `mend`.
-        self._came: list[int] = []
         # Whether a request waits in the stream for room: the leader has another thread wait.
         self.awaits_room = False
         # For a request that goes to the anteroom: the bytes it waits for, and those it takes there.
         self._parking: tuple[int, int] | None = None
         # How to go on with an unfinished frame, which is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
-        self._look = _looking(connection.fileno())
 
     def has_frame(self) -> bool:
-        """Say whether a read would return, fail or go on with bytes received already.
+        """Say whether a read would return, fail or go on, or wait for room, if no more bytes came.
 
         May be called without the right to read; a thread that is reading will ask again.
         """
-        if self._frames:
+        if self._frames or self.awaits_room:
             return True
         size = self._end - self._start
         if self._go_on is None and size >= _PREFIX_BYTES:
@@ -161,7 +129,7 @@ class FrameReader:
         ):
             return Frame(kind, flags, ident, parent, room[_PREFIX_BYTES:came])
         self._is_empty = False
-        self._start, self._end, self._came = 0, came, []
+        self._end, self._came = came, []
         return self._read_next(deadline)
 
     def _read_next(self, deadline: float | None) -> Frame | None:
@@ -177,10 +145,12 @@ class FrameReader:
                 return self._read_with_body(_unpack(self._room, self._start), deadline)
             if not self._fill(wanted, deadline):
                 return None
-        self._is_empty = len(self._frames) == 1 and self._start == self._end
+        if len(self._frames) == 1 and self._start == self._end:
+            self._is_empty, self._start, self._end = True, 0, 0
         self.may_have_more = not self._is_empty or self._pending is not None
-        # These lines call nothing: if Ctrl-C comes before them, the next read finds the frame.
+        # These lines call nothing: wherever Ctrl-C comes, the next read finds the frame.
         frame = self._frames[0]
+        self.is_torn, self._came = True, [frame]
         del self._frames[0]
         return frame
 
@@ -217,7 +187,7 @@ class FrameReader:
             self.is_torn, self._came = True, _OF_LARGE
             if self._admission is not None and kind in (CALL, SERVICE):
                 return self._begin_counted(self._admission, fields, deadline)
-            if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
+            if total > ROOM or body > _BODY_BYTES_IN_ROOM:
                 return self._begin_large(fields, deadline)
         while self._end - self._start < total:
             if not self._fill(total, deadline):
@@ -228,20 +198,24 @@ class FrameReader:
         if body:
             buffers = split_body(memoryview(self._room[end - body : end]), count, flags)
         frame = Frame(kind, flags, ident, parent, head, buffers)
-        # Last of all: after a Ctrl-C before this line, the next read finds the frame.
-        self.is_torn, self._came, self._start = True, _OF_LARGE, end
-        return self._fetch(frame, deadline) if flags & PLACED else frame
+        # Last of all: wherever Ctrl-C comes, the next read finds the frame.
+        self.is_torn, self._came, self._start = True, [frame], end
+        if flags & PLACED:
+            self._came = _OF_LARGE
+            return self._fetch(frame, deadline)
+        return frame
 
     def mend(self) -> bool:
-        """Keep the bytes that an interrupted read received; False if it can't (a large frame)."""
+        """Keep what an interrupted read received; False if nobody knows how much that was."""
         if not self.is_torn:
             return True
-        if self._came is _OF_LARGE or self._go_on is not None or self._pending is not None:
+        came = self._came[0] if self._came else 0
+        if isinstance(came, Frame):
+            self.put_back(came)
+        elif self._came is _OF_LARGE or self._go_on is not None or self._pending is not None:
             return False
-        if self._came:
-            start, end = (0, 0) if self._is_empty else (self._start, self._end)
-            self._start, self._end, self._came = start, end + self._came[0], []
-            self._is_empty, self.may_have_more = False, True
+        elif came:
+            self._is_empty, self._end, self._came = False, self._end + came, []
         self.is_torn = False
         return True
 
@@ -263,8 +237,13 @@ class FrameReader:
         if not flags & (PLACED | CREATES) and admission.park(header + body):
             self._parking = (nbytes, header + body)
             return self._begin_large(fields, deadline)
-        self._go_on = partial(self._ask, admission, fields)
-        return self._go_on(deadline)
+        begin = partial(self._begin_or_skip, fields)
+        return self._ask(admission, nbytes, begin, deadline)
+
+    def _begin_or_skip(
+        self, fields: Fields, is_admitted: bool, deadline: float | None
+    ) -> Frame | None:
+        return (self._begin_large if is_admitted else self._begin_skipping)(fields, deadline)
 
     def _begin_large(self, fields: Fields, deadline: float | None) -> Frame | None:
         _, _, _, header, body, _, _ = fields
@@ -317,30 +296,40 @@ class FrameReader:
         if self._parking is not None:
             self._admission.unpark(self._parking[1])
             self._parking = None
-        self._start += _PREFIX_BYTES
-        refused = bytes((kind,)) + b"has no memory for a request of %d bytes" % (header + body)
-        self._go_on = partial(self._skip, fields, [header + body], bytearray(), refused)
-        return self._go_on(deadline)
+        why = b"has no memory for a request of %d bytes" % (header + body)
+        return self._begin_skipping(fields, deadline, why)
 
     # Requests that need room.
 
-    def _ask(self, admission: Admission, fields: Fields, deadline: float | None) -> Frame | None:
-        self._about_to_wait(deadline)
-        verdict = admission.decide(admission.weigh(fields[3], fields[4]), deadline)
-        self.awaits_room = verdict is None
-        if verdict is None:
-            self.is_torn = False
-            return None
-        if verdict:
-            return self._begin_large(fields, deadline)
-        self._start += _PREFIX_BYTES
-        left = [fields[3] + fields[4]]
-        self._go_on = partial(self._skip, fields, left, bytearray(), bytes((fields[0],)))
-        return self._go_on(deadline)
-
-    def _about_to_wait(self, deadline: float | None) -> None:
+    def _ask(
+        self,
+        admission: Admission,
+        nbytes: int,
+        then: Callable[[bool, float | None], Frame | None],
+        deadline: float | None,
+    ) -> Frame | None:
+        """Go on with `then` when there is room, or when it is certain that there will be none."""
+        # However this read ends, the next one goes on here.
+        self._go_on = partial(self._ask, admission, nbytes, then)
+        # An interrupt of this wait, which may be long, loses nothing.
+        self.is_torn = False
         if deadline != NOW:
             self.spinning.about_to_sleep()
+        is_admitted = admission.decide(nbytes, deadline)
+        self.awaits_room = is_admitted is None
+        if is_admitted is None:
+            return None
+        self.is_torn, self._came, self._go_on = True, _OF_LARGE, None
+        return then(is_admitted, deadline)
+
+    def _begin_skipping(
+        self, fields: Fields, deadline: float | None, why: bytes = b""
+    ) -> Frame | None:
+        kind, _, _, header, body, _, _ = fields
+        self._start += _PREFIX_BYTES
+        refused = bytes((kind,)) + why
+        self._go_on = partial(self._skip, fields, [header + body], bytearray(), refused)
+        return self._go_on(deadline)
 
     def _skip(
         self,
@@ -386,8 +375,14 @@ class FrameReader:
         if not frame.flags & CREATES and self._admission.park(0):
             frame.waits = (nbytes, 0)
             return frame
-        self._go_on = partial(self._ask_for_placed, self._admission, frame, nbytes)
-        return self._go_on(deadline)
+        return self._ask(self._admission, nbytes, partial(self._take_or_refuse, frame), deadline)
+
+    def _take_or_refuse(self, frame: Frame, is_admitted: bool, _: float | None) -> Frame:
+        frame.cost = self._take()
+        if is_admitted:
+            return frame
+        kind = bytes((frame.kind,))
+        return Frame(REFUSED, frame.flags, frame.ident, frame.parent, kind, (), frame.cost)
 
     def _map(self, buffers: Sequence[Buffer | Placement]) -> tuple[list[Buffer], int]:
         if self._sharing is None:
@@ -395,66 +390,3 @@ class FrameReader:
         fetched, nbytes = self._sharing.fetch(buffers)
         self.received += nbytes
         return fetched, nbytes
-
-    def _ask_for_placed(
-        self, admission: Admission, frame: Frame, nbytes: int, deadline: float | None
-    ) -> Frame | None:
-        self._about_to_wait(deadline)
-        verdict = admission.decide(nbytes, deadline)
-        self.awaits_room = verdict is None
-        if verdict is None:
-            return None
-        self._go_on, self._came = None, _OF_LARGE
-        frame.cost = self._take()
-        if verdict:
-            return frame
-        kind = bytes((frame.kind,))
-        return Frame(REFUSED, frame.flags, frame.ident, frame.parent, kind, (), frame.cost)
-
-    def _fill(self, wanted: int, deadline: float | None) -> int:
-        """Receive some bytes behind those in the room, where `wanted` in all must fit."""
-        size = self._end - self._start
-        if not size or self._start + wanted > _ROOM:
-            self._room[:size] = self._room[self._start : self._end]
-            self._start, self._end = 0, size
-        count = self._receive(self._view[self._end :], deadline)
-        self._end, self._came = self._end + count, []
-        return count
-
-    def _receive(self, view: memoryview, deadline: float | None) -> int:
-        """Return how many bytes came, 0 if the deadline passed."""
-        while True:
-            # Poll first: a read that finds nothing raises, which takes five times as long.
-            if deadline != NOW:
-                # An interrupt of this wait, which may be long, loses nothing.
-                self.is_torn = False
-                if not self._await_bytes(deadline):
-                    return 0
-            self._came, self.is_torn = [], True
-            try:
-                # In one step with the system call: an interrupt in between would lose the count.
-                self._came.extend(map(self._connection.recv_into_nowait, (view,)))
-            except BlockingIOError:
-                if deadline == NOW:
-                    return 0
-                # TLS: the record is not complete yet.
-                continue
-            count = self._came[0]
-            self.received += count
-            if count:
-                return count
-            raise EOFError("the connection was closed")
-
-    def _await_bytes(self, deadline: float | None) -> bool:
-        """Wait until there is something to read; say whether that was before the deadline."""
-        if self._pending is not None and self._pending():
-            return True
-        if deadline and self.spinning.spin(self._look):
-            return True
-        began = time.monotonic()
-        left = math.inf if deadline is None else max(0.0, deadline - began)
-        # Rounded up: a poll of 0 ms in the last millisecond would spin.
-        found = bool(self._look(-(-left * 1000 // 1) if left < 1e6 else None))
-        if found:
-            self.spinning.waited(time.monotonic() - began)
-        return found

@@ -87,7 +87,7 @@ class FrameWriter(Endpoint):
         Return False if the deadline passed before any of it was sent.
         """
         header = frame.header
-        parts = placed = _NONE
+        parts = placed = took = _NONE
         if frame.buffers or len(header) > self._small:
             data, (parts, placed) = b"", self._pack(frame)
         else:
@@ -110,7 +110,8 @@ class FrameWriter(Endpoint):
                     self._kept.append(data)
                     self.flush()
                     return True
-                if not self._wait_for_turn(deadline, placed):
+                took = []
+                if not self._wait_for_turn(took, deadline, placed):
                     return False
                 is_ours = True
             busy[me] = self
@@ -125,13 +126,8 @@ class FrameWriter(Endpoint):
                 if unsent is not None and (finish := self._finisher(unsent)) is not None:
                     # If this is interrupted, nobody knows which thread has the lock.
                     is_ours = None
-                    try:
-                        if self._host.start(finish):
-                            return True
-                    except RuntimeError:
-                        # The system can start no more threads.
-                        is_ours, self.connection.under_way = True, None
-                        raise
+                    if self._host.start(finish):
+                        return True
                     is_ours = True
             finally:
                 del busy[me]
@@ -142,7 +138,11 @@ class FrameWriter(Endpoint):
             raise
         except BaseException as interrupt:
             if is_ours is False:
-                # The interrupt came while another thread had the lock: nothing was sent here.
+                # Nothing was sent here: another thread has the lock, or this one had just got it.
+                if any(took):
+                    self.sharing.take_back(placed)
+                    self._write.release()
+                    self._left()
                 raise
             self._interrupted(interrupt, is_ours, parts or (data,), placed)
             return True
@@ -289,12 +289,8 @@ class FrameWriter(Endpoint):
                         unsent = Unsent(unsent.rest, True)
                         if (finish := self._finisher(unsent)) is not None:
                             is_ours = None
-                            try:
-                                if self._host.start(finish):
-                                    return
-                            except RuntimeError:
-                                is_ours, self.connection.under_way = True, None
-                                raise
+                            if self._host.start(finish):
+                                return
                             is_ours = True
                 finally:
                     if marks:
@@ -339,24 +335,27 @@ class FrameWriter(Endpoint):
             self.sharing.take_back(placed)
             raise
 
-    def _wait_for_turn(self, deadline: float, placed: Sequence[Segment]) -> bool:
-        """Take the lock that another thread holds; False if the deadline passed before."""
-        is_ours = False
+    def _wait_for_turn(self, took: list[bool], deadline: float, placed: Sequence[Segment]) -> bool:
+        """Take the lock that another thread holds; False if the deadline passed before.
+
+        `took` says whether it was taken, even if this is interrupted.
+        """
         try:
             if deadline > time.monotonic():
                 self._host.about_to_wait()
-            while not is_ours:
+            while not any(took):
                 if self.closed:
                     # The thread that holds it may have been interrupted, and never release it.
                     raise ConnectionError(f"the connection to {self.peer.name} is closed")
                 left = max(0.0, deadline - time.monotonic())
-                is_ours = self._write.acquire(True, min(left, _LONGEST_TURN))
+                # In one step: an interrupt in between would leave the lock taken for ever.
+                took.extend(map(self._write.acquire, (True,), (min(left, _LONGEST_TURN),)))
                 if left <= _LONGEST_TURN:
                     break
         finally:
-            if not is_ours:
+            if not any(took):
                 self.sharing.take_back(placed)
-        return is_ours
+        return any(took)
 
     def _finisher(self, unsent: Unsent) -> Callable[[], None] | None:
         """Return a task that sends the rest of a begun frame, for a thread that has the lock."""

@@ -119,7 +119,7 @@ class Handlers:
             del task
             with self._lock:
                 self._forget(path)
-                found = self._next() if self.running <= self.most else None
+                found = self._next() if self.running + self._led() <= self.most else None
                 if found is None:
                     self.running -= 1
                     return
@@ -141,15 +141,11 @@ class Handlers:
             self.running += 1
             self._of_paths[path] = self._of_paths.get(path, 0) + 1
 
-    def leave(self) -> None:
-        """Stop counting this thread's request: it waits or has ended."""
-        path = serving.path
+    def leave(self, path: Endpoint | None = None) -> None:
+        """Stop counting a request, by default that of this thread: it waits or has ended."""
         with self._lock:
             self.running -= 1
-            # As `_forget`, without the call.
-            left = self._of_paths.pop(path, 0)
-            if left > 1:
-                self._of_paths[path] = left - 1
+            self._forget(path or serving.path)
         if self.waiting:
             self.fill()
 

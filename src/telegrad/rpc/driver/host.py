@@ -229,10 +229,13 @@ class SocketHost:
 
     def about_to_wait(self) -> None:
         """Let another thread lead: this one may have to wait for a peer that is slow to read."""
-        counted, led = serving.counted_by, serving.lead
-        if counted is not None and led is not None and led.leave():
-            # Its request still counts: a peer with many unread answers gets no more served.
+        counted, lead = serving.counted_by, serving.lead
+        if counted is not None and lead is not None and lead.is_mine():
+            # Its request still counts: a peer with many unread answers gets no more served. First,
+            # so that none begins in its place.
             counted.enter()
+            if not lead.leave():
+                counted.leave()
 
     def _sleep(self, future: Future[Any], timeout: float | None) -> None:
         """Wait for a future that no link settles; shutting down ends the wait."""

@@ -108,9 +108,11 @@ class Lead:
     # The links.
 
     def add(self, link: "ServedLink") -> None:
-        """Serve the link from now on."""
-        fd = link.connection.fileno()
+        """Serve the link from now on, unless it has ended already."""
         with self._lock:
+            if link.closed or self._closed:
+                return
+            fd = link.connection.fileno()
             self._links[fd] = link
             self._keeps = len(self._links) >= _PROCESSORS
             self._set.add(fd)
@@ -154,11 +156,16 @@ class Lead:
 
     def start_attending(self) -> None:
         """Start a thread of the pool that leads, unless one is on its way."""
-        with self._lock:
-            if self._is_coming or self._leader:
-                return
-            self._is_coming = True
-        self._host.start(self._run)
+        try:
+            with self._lock:
+                if self._is_coming or self._leader:
+                    return
+                self._is_coming = True
+            self._host.start(self._run)
+        except BaseException:
+            # Ctrl-C: the next one that asks starts a thread.
+            self._is_coming = False
+            raise
 
     def offer(self) -> None:
         """If no thread leads, have one lead as soon as there is something to do."""
@@ -222,14 +229,22 @@ class Lead:
 
     def take(self, leader: int) -> None:
         """Take the lead from a thread whose turn has taken long, unless the turn is over."""
+        link, handlers = self.turn.get(leader), self._host.handlers
+        if link is None:
+            return
+        # First it counts as one of many: so no other begins in its place, and it can't end before.
+        handlers.enter(link)
         with self._lock:
-            link = self.turn.pop(leader, None)
-            if link is None:
+            taken = self.turn.pop(leader, None)
+            if taken is not None:
+                self._leader = 0
+        if taken is not link:
+            # That turn was over just before.
+            handlers.leave(link)
+            if taken is None:
                 return
-            self._leader = 0
-        # From now on its request counts as one of many.
-        self._host.handlers.enter(link)
-        self._given_up(link)
+            handlers.enter(taken)
+        self._given_up(taken)
 
     def _keep(self, link: "ServedLink", me: int) -> bool:
         """Keep a turn's answers until the end of its round; say whether they are kept."""
@@ -259,6 +274,8 @@ class Lead:
             if link.has_frame():
                 self.push(link)
         self.offer()
+        if self._host.handlers.waiting:
+            self._host.handlers.fill()
 
     def spin_at_least(self, seconds: float) -> None:
         """Spin at least this long from now on, unless it is turned off: `Spinning.at_least`."""
@@ -299,8 +316,9 @@ class Lead:
                         link.has_turn = True
                         came.append(link)
                 if len(came) > 1:
-                    came.sort(key=_last_turn)
-                ready.extend(came)
+                    came.sort(key=_last_turn, reverse=True)
+                # Before those that are here already: these have just had a turn, and have more.
+                ready.extendleft(came)
                 for _ in range(len(ready)):
                     try:
                         link = ready.popleft()

@@ -50,10 +50,6 @@ _DEEPEST_STACK: Final = 12
 _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
-def _read_by_another() -> None:
-    """Take the place of a task where another thread reads; never called."""
-
-
 def _can_nest() -> bool:
     """Say whether this thread may run one more nested call."""
     return serving.depth < _DEEPEST_STACK
@@ -136,16 +132,16 @@ class Link(FrameWriter):
             deadline = call.deadline
             if end is not None and end < deadline:
                 deadline = end
-            task = self._read_until(me, call, deadline, reads)
-            reads = False
-            if task is _read_by_another:
-                if self._reads.get(None) == me:
-                    self._read_within(call, deadline)
-                else:
-                    self._follow(call, deadline)
-            elif task is not None:
-                self._run_nested(task)
-                continue
+            if reads or not self._reads:
+                task = self._read_until(me, call, deadline, reads)
+                reads = False
+                if task is not None:
+                    self._run_nested(task)
+                    continue
+            elif self._reads.get(None) == me:
+                self._read_within(call, deadline)
+            else:
+                self._follow(call, deadline)
             if call._done:
                 return
             now = time.monotonic()
@@ -159,15 +155,15 @@ class Link(FrameWriter):
     ) -> Callable[[], object] | None:
         """Read until the call is settled, the time is over, or there is work for this thread.
 
-        `reads`: this thread has the right to read already. If another thread has it, return
-        `_read_by_another`.
+        `reads`: this thread has the right to read already. If another one has just claimed it,
+        return at once.
         """
         receive, reader = self._host.worker.receive, self._reader
         try:
             if not reads:
                 # `_claim_read`, inlined.
-                if self._reads or self._reads.setdefault(None, me) != me:
-                    return _read_by_another
+                if self._reads.setdefault(None, me) != me:
+                    return None
                 reads = True
             reader.is_torn = False
             if self.watched:
@@ -199,9 +195,11 @@ class Link(FrameWriter):
             self._host.link_failed(self, error)
             return None
         except _INTERRUPTS:
-            if not reads or not reader.mend():
-                # It came while claiming the right to read, or while receiving, and nobody knows
-                # whether that was done: the link ends, and all who wait on it are told.
+            if not reads:
+                # It came just as the right to read was claimed.
+                reads = self._reads.get(None) == me
+            elif not reader.mend():
+                # Nobody knows how much was received: the link ends, and all who wait are told.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise
         finally:
@@ -389,20 +387,23 @@ class Link(FrameWriter):
 
     def start_attending(self) -> None:
         """Start a thread of the pool that reads, unless one is on its way."""
-        with self._mutex:
-            if self._attending:
-                return
-            self._attending = True
-        self._host.start(self._attend)
+        try:
+            with self._mutex:
+                if self._attending:
+                    return
+                self._attending = True
+            self._host.start(self._attend)
+        except BaseException:
+            # Ctrl-C: the next one that asks starts a thread.
+            self._attending = False
+            raise
 
-    def _attend(self, deadline: float | None = 0.0) -> None:
-        """Read what is there, on a thread of the pool; without a deadline, read one frame.
-
-        For that one the thread waits: it is a request that needs room.
-        """
+    def _attend(self) -> None:
+        """Read what is there, on a thread of the pool; wait for room if a request needs it."""
         self._attending = False
         if not self._claim_read(~_thread.get_ident()):
             return
+        deadline = None if self._reader.awaits_room else 0.0
         try:
             if self.watched:
                 self._unwatch()

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 
 _log = logging.getLogger("telegrad.rpc")
@@ -54,24 +55,29 @@ class Pool:
         with self._lock:
             if self._closed:
                 return False
-            seat = self._resting.pop() if self._resting else None
-            if seat is None:
-                seat = _Seat()
-                self._seats[seat] = None
+            if self._resting:
+                # Ctrl-C comes before these lines or after them: none but the last calls anything.
+                seat = self._resting[-1]
                 seat.task = task
-                name = f"telegrad-{self._name}-{next(self._numbers)}"
-                # In a context of its own: it inherits no context variables of the starting thread.
-                seat.thread = threading.Thread(
-                    target=Context().run, args=(self._run, seat), name=name, daemon=True
-                )
-                try:
-                    seat.thread.start()
-                except RuntimeError:
-                    del self._seats[seat]
-                    self.late.append(task)
+                del self._resting[-1]
+                seat.bell.release()
                 return True
-            seat.task = task
-        seat.bell.release()
+            seat, first = _Seat(), [task]
+            name = f"telegrad-{self._name}-{next(self._numbers)}"
+            # In a context of its own: it inherits no context variables of the starting thread.
+            seat.thread = threading.Thread(
+                target=Context().run, args=(self._run, seat, first), name=name, daemon=True
+            )
+            self._seats[seat] = None
+            try:
+                seat.thread.start()
+            except BaseException as error:
+                # Another thread runs the task, unless this one has begun, as it may after Ctrl-C.
+                with suppress(IndexError):
+                    self.late.append(first.pop())
+                    del self._seats[seat]
+                if not isinstance(error, RuntimeError):
+                    raise
         return True
 
     def catch_up(self) -> None:
@@ -85,7 +91,9 @@ class Pool:
         for task in late:
             self.start(task)
 
-    def _run(self, seat: _Seat) -> None:
+    def _run(self, seat: _Seat, first: list[Callable[[], object]]) -> None:
+        with suppress(IndexError):
+            seat.task = first.pop()
         while True:
             task, seat.task = seat.task, None
             if task is not None:
@@ -102,6 +110,7 @@ class Pool:
                 if self._closed:
                     self._seats.pop(seat, None)
                     return
+                self._seats[seat] = None
                 self._resting.append(seat)
             if seat.bell.acquire(True, self._linger):
                 continue

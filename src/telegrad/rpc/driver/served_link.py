@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
-from telegrad.rpc.driver.frame_reader import NOW
+from telegrad.rpc.driver.byte_reader import NOW
 from telegrad.rpc.driver.frame_writer import KEPT_FOR
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.link import Link
@@ -142,7 +142,7 @@ class ServedLink(Link):
                         lead.disarm(self)
                         self._reads.clear()
                         reads = False
-                        host.start(partial(self._attend, None))
+                        super().start_attending()
                     break
                 more = reader.may_have_more and reader.has_frame()
                 if more and not self.is_corked and frame.kind != NOTICE:

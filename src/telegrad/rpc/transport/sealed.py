@@ -112,7 +112,7 @@ class SealedConnection(PlainConnection):
         return None
 
     def send_small(self, data: bytes, deadline: float) -> Unsent | None:
-        if self._begun or len(data) > RECORD_BYTES:
+        if self._begun or not 0 < len(data) <= RECORD_BYTES:
             return self.send((data,), (), deadline)
         went = self._send_record(data, deadline)
         return None if went else Unsent([memoryview(data)] if went is None else [], went is False)

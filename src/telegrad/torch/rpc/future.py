@@ -137,10 +137,10 @@ def wait_all(futures: list[Any]) -> list[Any]:
         return cast(list[Any], _torch_wait_all(futures))
     outcomes = [outcome_of(future) for future in futures]
     ended: Future[Future[Any]] = Future()
-    missing = [None] * len(outcomes)
+    missing = set(map(id, outcomes))
 
     def look(done: Future[Any]) -> None:
-        missing.pop()
+        missing.discard(id(done))
         if done._error is not None or not missing:
             ended._settle(done, None)
 
