@@ -26,6 +26,7 @@ __all__ = [
     "resting",
     "sleepers",
     "socket_of",
+    "tidy_before_a_link_ends",
     "unproved",
     "writing",
 ]
@@ -76,6 +77,17 @@ def reader_of(link: Any) -> Any:
 
 def socket_of(connection: Any) -> Any:
     return connection._socket
+
+
+def tidy_before_a_link_ends(host: Any) -> None:
+    """Free what has ended each time just before a link that ends is noted."""
+
+    class Late(type(host._ended)):  # type: ignore[misc]
+        def append(self, link: Any) -> None:
+            host.tidy()
+            super().append(link)
+
+    host._ended = Late()
 
 
 def unproved(listener: Any) -> int:
