@@ -19,7 +19,9 @@ __all__ = [
     "has_callbacks",
     "has_kept",
     "is_being_written",
+    "lock_of",
     "pause_where_threads_race",
+    "places_of",
     "pool_of",
     "reader_of",
     "replace_lock",
@@ -139,6 +141,15 @@ def pause_where_threads_race(monkeypatch: Any, pause: Callable[[], object]) -> N
         monkeypatch.setattr(kind, "_read_released", pauses_first(kind._read_released))
     monkeypatch.setattr(Lead, "offer", pauses_first(Lead.offer))
     monkeypatch.setattr(ServedLink, "take_turn", then_pauses(ServedLink.take_turn))
+
+
+def lock_of(owner: Any) -> Any:
+    return owner._lock
+
+
+def places_of(handlers: Any) -> dict[Any, int]:
+    """How many requests of each path run on threads of their own, as the bound counts them."""
+    return dict(handlers._of_paths)
 
 
 def replace_lock(owner: Any, made: Callable[[Any], Any]) -> None:

@@ -228,13 +228,25 @@ class SocketHost:
             serving.led = lead is not None and lead.leave()
             if not serving.led:
                 counted.leave()
+            elif counted.waiting:
+                # Its turn has ended, which leaves a place for one of these.
+                counted.fill()
 
     def about_to_wait(self) -> None:
         """Let another thread lead: this one may have to wait for a peer that is slow to read."""
-        counted, led = serving.counted_by, serving.lead
-        if counted is not None and led is not None and led.leave():
-            # Its request still counts: a peer with many unread answers gets no more served.
+        counted, lead = serving.counted_by, serving.lead
+        if counted is None or lead is None:
+            return
+        leads = lead.is_mine()
+        if leads:
+            # Its request still counts: a peer with many unread answers gets no more served. Rather
+            # twice for a moment than not at all, or another would begin meanwhile.
             counted.enter()
+        if not lead.leave() and leads:
+            # The monitor took the lead just before, and counted the request.
+            counted.leave()
+        elif leads and counted.waiting:
+            counted.fill()
 
     def _sleep(self, future: Future[Any], timeout: float | None) -> None:
         """Wait for a future that no link settles; shutting down ends the wait."""

@@ -223,12 +223,11 @@ class Lead:
     def take(self, leader: int) -> None:
         """Take the lead from a thread whose turn has taken long, unless the turn is over."""
         with self._lock:
-            link = self.turn.pop(leader, None)
+            # From now on its request counts as one of many.
+            link = self._host.handlers.take(self.turn, leader)
             if link is None:
                 return
             self._leader = 0
-        # From now on its request counts as one of many.
-        self._host.handlers.enter(link)
         self._given_up(link)
 
     def _keep(self, link: "ServedLink", me: int) -> bool:
