@@ -18,15 +18,16 @@ THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # and each would compile all of telegrad again. The benchmarks time the import beside that of a
 # PyTorch that is compiled.
 BYTECODE := PYTHONDONTWRITEBYTECODE=
+# Two processes share the tests, file by file: while one waits for its workers, the other goes on.
+SHARED = --numprocesses $(or $(PROCESSES),2) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-ray test-free-threaded soak soak-simulation fuzz bench examples docs lint release-check clean
 
 demo: $(LIBRARY)
 	$(BIN)/python -m telegrad.demo
 
-# Two processes share the tests, file by file: while one waits for its workers, the other goes on.
 test: lint
-	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest $(SHARED)
 
 # Chaos on real processes; what it did is in build/soak. SEED=... makes the same choices again.
 soak: $(ALL)
@@ -47,7 +48,7 @@ test-ray: $(ALL)
 
 # The tests, but those on Ray, on a Python without its lock: PYTHON=python3.14t.
 test-free-threaded: $(FREE_ALL)
-	$(THREADS) $(BYTECODE) $(FREE)/bin/python -m pytest
+	$(THREADS) $(BYTECODE) $(FREE)/bin/python -m pytest $(SHARED)
 
 lint: $(ALL)
 	$(BIN)/ruff check src tests benchmarks examples docs tools

@@ -24,7 +24,9 @@ __all__ = [
     "is_spinning",
     "leader_of",
     "leave_reads",
+    "lock_of",
     "pause_where_threads_race",
+    "places_of",
     "pool_of",
     "reader_of",
     "replace_lock",
@@ -34,6 +36,7 @@ __all__ = [
     "socket_of",
     "spinning_of",
     "takes_nested",
+    "tidy_before_a_link_ends",
     "unproved",
     "writing",
     "writing_for_a_moment",
@@ -141,6 +144,17 @@ def socket_of(connection: Any) -> Any:
     return connection._socket
 
 
+def tidy_before_a_link_ends(host: Any) -> None:
+    """Free what has ended each time just before a link that ends is noted."""
+
+    class Late(type(host._ended)):  # type: ignore[misc]
+        def append(self, link: Any) -> None:
+            host.tidy()
+            super().append(link)
+
+    host._ended = Late()
+
+
 def unproved(listener: Any) -> int:
     """How many have come and not proved the key yet."""
     return len(listener._openings)
@@ -194,6 +208,15 @@ def pause_where_threads_race(monkeypatch: Any, pause: Callable[[], object]) -> N
         monkeypatch.setattr(kind, "_read_released", pauses_first(kind._read_released))
     monkeypatch.setattr(Lead, "offer", pauses_first(Lead.offer))
     monkeypatch.setattr(ServedLink, "take_turn", then_pauses(ServedLink.take_turn))
+
+
+def lock_of(owner: Any) -> Any:
+    return owner._lock
+
+
+def places_of(handlers: Any) -> dict[Any, int]:
+    """How many requests of each path run on threads of their own, as the bound counts them."""
+    return dict(handlers._of_paths)
 
 
 def replace_lock(owner: Any, made: Callable[[Any], Any]) -> None:

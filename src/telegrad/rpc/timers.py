@@ -4,6 +4,7 @@ The time is an argument: the worker's host asks for the next timer and calls whe
 """
 
 import math
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,13 +52,7 @@ class Timers:
         try:
             if endpoint.retry_at <= now:
                 endpoint.retry_at = math.inf
-                while endpoint.outbox:
-                    header = endpoint.outbox.popleft()
-                    if not endpoint.send(Frame(NOTICE, header=header), now):
-                        # Try again later: timers never wait.
-                        endpoint.outbox.appendleft(header)
-                        endpoint.retry_at = now + RETRY_AFTER
-                        break
+                self._send_waiting(endpoint, now)
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval
@@ -74,6 +69,20 @@ class Timers:
             endpoint.read_on()
         except (OSError, EOFError) as error:
             self._lose_soon(endpoint, error)
+
+    def _send_waiting(self, endpoint: Endpoint, now: float) -> None:
+        """Send the notices that wait; each leaves the queue once it was sent.
+
+        So whoever sends the next notice meanwhile puts it behind them, not before.
+        """
+        # The queue is cleared when the path ends.
+        with suppress(IndexError):
+            while endpoint.outbox:
+                if not endpoint.send(Frame(NOTICE, header=endpoint.outbox[0]), now):
+                    # Try again later: timers never wait.
+                    endpoint.retry_at = now + RETRY_AFTER
+                    return
+                endpoint.outbox.popleft()
 
     def _lose_soon(self, endpoint: Endpoint, cause: BaseException) -> None:
         # On another thread: the callbacks may take their time, and timers may not.

@@ -184,6 +184,29 @@ def test_a_notice_that_finds_no_room_is_left_for_later_and_the_next_does_not_wai
         assert not link.outbox
 
 
+def test_a_notice_that_comes_while_one_that_waited_is_sent_goes_behind_it(monkeypatch):
+    came = []
+    with neighbours("a", "b", options=Options(segments=False)) as (a, b):
+        b.register_service("news", lambda request: came.append(request.header), inline=True)
+        a.notify_service("b", "news", 0)
+        link = a.peers.get("b").outgoing
+        send, following = type(link).send, [2]
+
+        def send_late(path, frame, deadline=math.inf):
+            if path is link and following:
+                # As another thread does.
+                a.notify_service("b", "news", following.pop())
+            return send(path, frame, deadline)
+
+        with writing(link):
+            a.notify_service("b", "news", 1)
+            monkeypatch.setattr(type(link), "send", send_late)
+        a.run_timers(a.host.now() + 1.0)
+        a.run_timers(a.host.now() + 10.0)
+        assert eventually(lambda: len(came) == 3)
+        assert came == [0, 1, 2]
+
+
 def test_notices_that_found_no_room_go_with_a_peer_that_is_lost():
     with neighbours("a", "b", options=Options(segments=False)) as (a, b):
         a.notify_service("b", "autograd.none", 0)

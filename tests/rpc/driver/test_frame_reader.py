@@ -316,3 +316,14 @@ def test_a_link_that_ends_while_a_request_is_skipped_for_want_of_memory_holds_no
 def test_a_link_that_ends_by_shared_memory_it_can_not_have_holds_nothing():
     data = b"".join(pack(CALL, PLACED, 1, 0, b"x", [b"y" * 200_000]))
     assert held_after_the_end(data, ProtocolViolation) == 0
+
+
+def test_frames_that_are_read_late_are_signs_of_life_one_by_one():
+    data = b"".join(PREFIX.pack(NOTICE, 0, 0, 0, 0, number, 0) for number in range(3))
+    reader = FrameReader(Source(data, []), Spinning(0.0))
+    signs = [reader.signs_of_life()]
+    for number in range(3):
+        assert reader.read(None).ident == number
+        signs.append(reader.signs_of_life())
+    assert reader.received == len(data)
+    assert signs == sorted(set(signs))

@@ -1,16 +1,20 @@
 """Requests on threads of their own: how many side by side, in which order, what counts."""
 
+import math
 import threading
 import time
+from functools import partial
 
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import lock_of, places_of, replace_lock
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, UsageError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.driver import monitor
 from telegrad.rpc.driver.handlers import Handlers, serving
 from telegrad.rpc.options import Options
 
@@ -163,73 +167,134 @@ def test_all_that_leading_threads_run_counts():
     assert handlers.running == 3
 
 
-def test_a_thread_goes_on_with_the_next_only_where_that_is_within_the_bound():
+def test_one_that_ends_is_followed_by_none_while_leading_threads_run_as_many():
     threads, led = Threads(), []
     handlers = Handlers(threads.start, 1, lambda: len(led))
-    handlers.submit("a", lambda: led.append("a request that waited goes on, or a turn begins"))
+
+    def goes_on():
+        # A leading thread's request has waited, and goes on.
+        led.append(1)
+        RAN.append("first")
+
+    handlers.submit("a", goes_on)
     handlers.submit("a", lambda: RAN.append("next"))
     threads.run()
-    assert not RAN
-    assert handlers.running == 0
+    assert RAN == ["first"]
     led.clear()
     handlers.fill()
     threads.run()
-    assert RAN == ["next"]
+    assert RAN == ["first", "next"]
+    assert handlers.running == 0
+
+
+def test_one_that_stops_leading_while_others_count_is_not_overlooked():
+    leads = [{1: "a"}]
+
+    def led():
+        # The monitor is quicker.
+        handlers.take(leads[0], 1)
+        return len(leads[0])
+
+    handlers = Handlers(Threads().start, 1, led)
+    assert not handlers.has_room_for("b")
+    assert handlers.running == 1
+
+
+def test_one_is_taken_from_its_leading_thread_only_where_it_can_be_counted_at_once():
+    handlers, turns = Handlers(Threads().start, 1, lambda: 0), {1: "a"}
+    counting, counted = threading.Event(), threading.Event()
+
+    def count():
+        with lock_of(handlers):
+            counting.set()
+            assert counted.wait(20)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    assert counting.wait(20)
+    assert handlers.take(turns, 1) is None
+    counted.set()
+    thread.join()
+    assert turns == {1: "a"}
+    assert handlers.take(turns, 1) == "a"
+    assert handlers.take(turns, 1) is None
+    assert handlers.running == 1
 
 
 # Over sockets.
 
 
-def submit_one_and_wait_for_it():
-    """Wait for a request that another thread has received meanwhile."""
-    arrived, host = Future(), current_worker().host
-    host.serve(serving.path, lambda: arrived.set_result("served"))
-    return arrived.wait(20)
+def hand_on():
+    """Wait for a request that comes after this one."""
+    outcome = Future()
+    current_worker().host.serve(serving.path, partial(outcome.set_result, "ran"))
+    return outcome.wait(20)
 
 
-def test_a_request_that_sleeps_leaves_its_place_to_one_that_waits_for_its_turn():
+def test_one_that_waits_where_it_led_leaves_its_place_to_another(monkeypatch):
+    monkeypatch.setattr(monitor, "_TICK", math.inf)
     # So that no ping brings it to light.
     with neighbours("a", "b", options=Options(handlers=1, lost_after=600)) as (a, b):
-        assert a.rpc_sync("b", submit_one_and_wait_for_it) == "served"
+        assert a.rpc_sync("b", hand_on) == "ran"
         assert eventually(lambda: b.host.handlers.running == 0)
 
 
-def wait_for_a_peer_with_one_behind():
-    """Return how many run while this request waits for a peer to read."""
-    host = current_worker().host
-    host.serve(serving.path, lambda: occupy("behind"))
-    assert serving.lead.is_mine()
-    host.about_to_wait()
-    return host.handlers.running
+def leave_the_lead():
+    """Do as one does that is about to wait for a peer that is slow to read."""
+    current_worker().host.about_to_wait()
 
 
-def test_a_request_that_waits_for_a_peer_to_read_keeps_its_place():
+def test_one_that_leaves_the_lead_to_wait_for_a_slow_peer_counts_all_the_time(monkeypatch):
+    monkeypatch.setattr(monitor, "_TICK", math.inf)
     with neighbours("a", "b", options=Options(handlers=1)) as (a, b):
-        assert a.rpc_sync("b", wait_for_a_peer_with_one_behind) == 1
-        GATE.set()
-        assert eventually(lambda: RAN == ["behind"] and b.host.handlers.running == 0)
+        assert a.rpc_sync("b", simulated.who) == "b"
+        lead, counted = b.host.leads[0], []
+        offer = lead.offer
+        lead.offer = lambda: (counted.append(b.host.handlers.running), offer())
+        assert a.rpc_sync("b", leave_the_lead) is None
+        assert counted[0] == 1
+        assert eventually(lambda: b.host.handlers.running == 0)
 
 
-def test_a_request_that_ends_just_as_the_lead_is_taken_from_it_leaves_its_place(monkeypatch):
-    with neighbours("a", "b", options=Options(handlers=1)) as (a, b):
-        a.rpc_sync("b", simulated.who)
-        handlers, lead = b.host.handlers, b.host.leads[0]
-        enter, leave, has_left = handlers.enter, handlers.leave, threading.Event()
+class GoesFirst:
+    """A lock that this thread takes the first time just after something else has happened."""
 
-        def leave_and_tell(*path):
-            leave(*path)
-            has_left.set()
+    def __init__(self, lock, first):
+        self.lock = lock
+        self.first = [first]
+        self.thread = threading.get_ident()
 
-        def enter_late(path=None):
+    def acquire(self, *how):
+        if self.first and threading.get_ident() == self.thread:
+            self.first.pop()()
+        return self.lock.acquire(*how)
+
+    def release(self):
+        self.lock.release()
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *error):
+        self.release()
+
+
+def test_one_that_ends_just_as_its_thread_loses_the_lead_keeps_no_place(monkeypatch):
+    monkeypatch.setattr(monitor, "_TICK", math.inf)
+    with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", occupy, (1,))
+        lead, handlers = b.host.leads[0], b.host.handlers
+        assert eventually(lambda: bool(NOW["running"] and lead.turn))
+
+        def end():
             GATE.set()
-            assert eventually(lambda: has_left.is_set() or lead.is_idle())
-            enter(path)
+            assert eventually(lambda: handlers.running < 0 or lead.is_idle())
 
-        monkeypatch.setattr(handlers, "leave", leave_and_tell)
-        monkeypatch.setattr(handlers, "enter", enter_late)
-        a.rpc_sync("b", occupy, ("one that takes long",))
-        link = b.peers.get("a").incoming
-        assert eventually(lambda: handlers.running == 0 and handlers.has_room_for(link))
+        replace_lock(handlers, lambda lock: GoesFirst(lock, end))
+        lead.take(next(iter(lead.turn)))
+        call.wait()
+        assert eventually(lambda: handlers.running == 0)
+        assert places_of(handlers) == {}
 
 
 def test_no_more_requests_run_side_by_side_than_the_option_says():

@@ -111,6 +111,15 @@ class FrameReader(ByteReader):
         # A poll does not see bytes that the connection has already taken from the descriptor.
         return self._pending is not None and self._pending() > 0
 
+    def signs_of_life(self) -> int:
+        """Return a number that grows as bytes come, and as the frames in them are read.
+
+        Where the reading thread is slow, as it starts a thread for each frame that came, the peer
+        is not silent: nobody has looked whether it sent more.
+        """
+        # Never less than before: each frame that waits here came with many bytes.
+        return self.received - len(self._frames)
+
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
         if not self._is_empty:

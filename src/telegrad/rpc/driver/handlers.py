@@ -68,8 +68,9 @@ class Handlers:
     def has_room_for(self, path: Endpoint) -> bool:
         """Say whether a request that comes now on the path may begin at once."""
         return (
-            # Each leading thread may be about to run a request.
-            self.running + (self._led() or 1) <= self.most
+            # Each leading thread may be about to run a request. They come first: `take` takes a
+            # request from them and adds it to those that run.
+            (self._led() or 1) + self.running <= self.most
             and path not in self.waiting
             and self._of_paths.get(path, 0) < self._most_of_peer
         )
@@ -141,11 +142,29 @@ class Handlers:
             self.running += 1
             self._of_paths[path] = self._of_paths.get(path, 0) + 1
 
-    def leave(self, path: Endpoint | None = None) -> None:
-        """Stop counting a request, by default that of this thread: it waits or has ended."""
+    def take(self, turns: "dict[int, ServedLink]", leader: int) -> "ServedLink | None":
+        """Count the request of a leading thread as one of many; return the link whose turn it was.
+
+        Return None if the turn is over, or if another thread has the lock: the caller has one, too,
+        and tries again later. In one step, so that the request is counted at any time, and before
+        its thread can learn of it and stop counting it.
+        """
+        if not self._lock.acquire(False):
+            return None
+        try:
+            link = turns.pop(leader, None)
+            if link is not None:
+                self.running += 1
+                self._of_paths[link] = self._of_paths.get(link, 0) + 1
+            return link
+        finally:
+            self._lock.release()
+
+    def leave(self) -> None:
+        """Stop counting this thread's request: it waits or has ended."""
         with self._lock:
             self.running -= 1
-            self._forget(path or serving.path)
+            self._forget(serving.path)
         if self.waiting:
             self.fill()
 

@@ -1,6 +1,7 @@
 """The real host of a worker: listeners, links, threads, the clock."""
 
 import _thread
+import collections
 import errno
 import logging
 import math
@@ -64,7 +65,8 @@ class SocketHost:
         self._wanted_address = address
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
-        self._ended: list[Link] = []
+        # Links that have ended and may still be used by a thread. Appended to without the lock.
+        self._ended: collections.deque[Link] = collections.deque()
         self._looks_again = 0.0
         """When to look for revoked certificates next."""
         self._sleepers: dict[_thread.LockType, None] = {}
@@ -315,8 +317,14 @@ class SocketHost:
 
     def _free_ended(self) -> None:
         with self._lock:
-            ended, self._ended = self._ended, []
-            self._ended += [link for link in ended if not link.free()]
+            for _ in range(len(self._ended)):
+                # One by one: other threads append meanwhile, and so may what this one runs.
+                try:
+                    link = self._ended.popleft()
+                except IndexError:
+                    return
+                if not link.free():
+                    self._ended.append(link)
 
     def idle_leads(self) -> int:
         """Return how many leading threads have nothing to do."""

@@ -229,22 +229,13 @@ class Lead:
 
     def take(self, leader: int) -> None:
         """Take the lead from a thread whose turn has taken long, unless the turn is over."""
-        link, handlers = self.turn.get(leader), self._host.handlers
-        if link is None:
-            return
-        # First it counts as one of many: so no other begins in its place, and it can't end before.
-        handlers.enter(link)
         with self._lock:
-            taken = self.turn.pop(leader, None)
-            if taken is not None:
-                self._leader = 0
-        if taken is not link:
-            # That turn was over just before.
-            handlers.leave(link)
-            if taken is None:
+            # From now on its request counts as one of many.
+            link = self._host.handlers.take(self.turn, leader)
+            if link is None:
                 return
-            handlers.enter(taken)
-        self._given_up(taken)
+            self._leader = 0
+        self._given_up(link)
 
     def _keep(self, link: "ServedLink", me: int) -> bool:
         """Keep a turn's answers until the end of its round; say whether they are kept."""

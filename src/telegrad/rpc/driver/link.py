@@ -370,8 +370,8 @@ class Link(FrameWriter):
         self._reader.spinning.at_least(seconds)
 
     def signs_of_life(self) -> int:
-        """Return a number that grows whenever bytes arrive."""
-        return self.signs + self._reader.received
+        """Return a number that grows whenever bytes arrive or are read."""
+        return self.signs + self._reader.signs_of_life()
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""

@@ -12,6 +12,7 @@ an answer unread, that it must rouse the monitor; at other times it costs a call
 """
 
 import logging
+import math
 import threading
 import time
 from contextvars import Context
@@ -131,6 +132,8 @@ class Monitor:
 
     def _patience(self) -> float:
         now = time.monotonic()
+        # First this: a timer that is added from now on may be missed here, and rouses this thread.
+        self.wakes_at = math.inf
         self._timers_at = self._host.worker.next_timer()
         until = min(self._timers_at, now + _LONGEST)
         if self._idle >= _IDLE_TICKS:
