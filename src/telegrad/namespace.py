@@ -1,4 +1,4 @@
-"""The public functions as one namespace: Tensor's methods call it, and rules run on it."""
+"""The public functions as one namespace: rules run on it, and Tensor's methods are made of it."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -38,6 +38,7 @@ from telegrad.ops import (
 from telegrad.rules import convolution, pooling
 from telegrad.tensors import apply
 from telegrad.tensors.late_bound import late_bound
+from telegrad.tensors.methods import Functions
 
 _FAMILIES = (
     *(activations, arithmetic, rearrangement, constants, contraction, creation, cumulative, dtypes),
@@ -68,3 +69,5 @@ NAMESPACE = SimpleNamespace(
 )
 
 late_bound.namespace = NAMESPACE
+for _name in [name for name in vars(Functions) if not name.startswith("_")]:
+    setattr(Functions, _name, getattr(NAMESPACE, _name))
