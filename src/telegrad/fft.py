@@ -58,11 +58,7 @@ def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "bac
 def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of ``fft``.
 
-    Arguments:
-        x: The values.
-        n: How many elements to cut or pad to; all by default.
-        axis: The axis to go along.
-        norm: As in ``fft``.
+    The arguments are those of ``fft``.
 
     Examples:
         >>> tg.real(tg.fft.ifft(tg.tensor([4.0, 0.0, 0.0, 0.0])))
@@ -103,11 +99,7 @@ def ifftn(
 ) -> Tensor:
     """Return the inverse of ``fftn``.
 
-    Arguments:
-        x: The values.
-        s: The lengths to cut or pad to.
-        axes: The axes to transform; all, or the last ones if `s` is given, by default.
-        norm: As in ``fft``.
+    The arguments are those of ``fftn``.
 
     Examples:
         >>> tg.real(tg.fft.ifftn(tg.ones(2, 2)))
@@ -120,11 +112,7 @@ def ifftn(
 def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the transform of real values: half of the spectrum, which determines the rest.
 
-    Arguments:
-        x: The values.
-        n: How many elements to cut or pad to; all by default.
-        axis: The axis to go along.
-        norm: As in ``fft``.
+    The arguments are those of ``fft``.
 
     Raises:
         DTypeError: If x is not real.
@@ -139,11 +127,10 @@ def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "ba
 def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of ``rfft``: n real values, by default an even number of them.
 
+    The other arguments are those of ``fft``.
+
     Arguments:
-        x: The values.
         n: How many values the result has.
-        axis: The axis to go along.
-        norm: As in ``fft``.
 
     Examples:
         >>> tg.fft.irfft(tg.tensor([4.0, 0.0, 0.0]))
@@ -161,11 +148,7 @@ def rfftn(
 ) -> Tensor:
     """Return ``rfft`` along the last of the axes, then ``fft`` along the others.
 
-    Arguments:
-        x: The values.
-        s: The lengths to cut or pad to.
-        axes: The axes to transform; all, or the last ones if `s` is given, by default.
-        norm: As in ``fft``.
+    The arguments are those of ``fftn``.
 
     Examples:
         >>> tg.fft.rfftn(tg.ones(2, 4)).shape
@@ -183,11 +166,10 @@ def irfftn(
 ) -> Tensor:
     """Return the inverse of ``rfftn``.
 
+    The other arguments are those of ``fftn``.
+
     Arguments:
-        x: The values.
         s: The lengths of the result.
-        axes: The axes to transform; all, or the last ones if `s` is given, by default.
-        norm: As in ``fft``.
 
     Examples:
         >>> tg.fft.irfftn(tg.fft.rfftn(tg.ones(2, 4)))
@@ -200,11 +182,7 @@ def irfftn(
 def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the real transform of a signal that mirrors its own conjugate, given by half of it.
 
-    Arguments:
-        x: The values.
-        n: How many values the result has.
-        axis: The axis to go along.
-        norm: As in ``fft``.
+    The arguments are those of ``irfft``.
 
     Examples:
         >>> tg.fft.hfft(tg.tensor([1.0, 0.0, 0.0]))
@@ -216,11 +194,7 @@ def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "ba
 def ihfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of ``hfft``.
 
-    Arguments:
-        x: The values.
-        n: How many elements to cut or pad to; all by default.
-        axis: The axis to go along.
-        norm: As in ``fft``.
+    The arguments are those of ``fft``.
 
     Examples:
         >>> tg.real(tg.fft.ihfft(tg.ones(4)))
@@ -274,11 +248,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
     """Return the frequencies of ``rfft`` of n values at the distance d.
 
-    Arguments:
-        n: How many values.
-        d: From each value to the next.
-        dtype: The dtype of the result; float32 by default.
-        device: "cpu" or None, which is the same.
+    The arguments are those of ``fftfreq``.
 
     Examples:
         >>> tg.fft.rfftfreq(4)

@@ -76,10 +76,9 @@ def cumulative_prod(
 ) -> Tensor:
     """Return the product of each element and all before it.
 
+    The other arguments are those of ``cumulative_sum``.
+
     Arguments:
-        x: The values.
-        axis: The axis to go along; may be left out where there is one.
-        dtype: The dtype to compute in and to return; that of x by default.
         include_initial: Whether the result starts with a one.
 
     Raises:

@@ -167,12 +167,10 @@ def randn(
 ) -> Tensor:
     """Draw numbers from the normal distribution of mean 0 and variance 1, also complex ones.
 
+    The other arguments are those of ``rand``.
+
     Arguments:
-        *shape: The lengths of the axes, as numbers or as one tuple; none for one number.
-        generator: The stream to draw from; that of the process by default.
         dtype: Float32 (the default), float64 or a complex dtype.
-        device: Where the result is to be; the CPU by default.
-        requires_grad: Whether gradients are wanted for the result.
 
     Raises:
         DTypeError: If the dtype is neither floating nor complex.
@@ -312,10 +310,7 @@ def randn_like(
 ) -> Tensor:
     """Draw numbers as ``randn`` in the shape and dtype of x, beside it.
 
-    Arguments:
-        x: The tensor to be like.
-        generator: The stream to draw from; that of the process by default.
-        requires_grad: Whether gradients are wanted for the result.
+    The arguments are those of ``rand_like``.
 
     Examples:
         >>> tg.randn_like(tg.zeros(2, 3)).shape

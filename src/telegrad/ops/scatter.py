@@ -72,11 +72,10 @@ def scatter_add(
 ) -> Tensor:
     """Return a copy of x with `values` added at `indices` along an axis; where one repeats, all.
 
+    The other arguments are those of ``scatter``.
+
     Arguments:
-        x: The tensor to copy.
-        indices: Integers, with as many axes as x.
         values: What to add; it broadcasts to the indices.
-        axis: The axis to go along.
 
     Raises:
         ShapeError: If the shape of the indices does not fit that of x.
@@ -97,11 +96,7 @@ def put_along_axis(
 
     The other axes of `indices` are broadcast against those of x.
 
-    Arguments:
-        x: The tensor to copy.
-        indices: Integers, with as many axes as x.
-        values: What to put there; it broadcasts to the indices.
-        axis: The axis to go along.
+    The arguments are those of ``scatter``.
 
     Raises:
         ShapeError: If the indices don't broadcast against x.

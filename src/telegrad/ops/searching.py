@@ -46,10 +46,7 @@ def argmin(
 ) -> Tensor:
     """Return where the smallest element along an axis is; the first of equal ones.
 
-    Arguments:
-        x: The values.
-        axis: The axis to go along; by default x counts as flat.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``argmax``.
 
     Examples:
         >>> tg.argmin(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)

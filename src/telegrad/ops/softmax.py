@@ -45,10 +45,7 @@ def logsumexp(
 ) -> Tensor:
     """Return the logarithm of the sum of exponentials over some axes, or over all of them.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``sum``.
 
     Raises:
         DTypeError: If x is complex.

@@ -50,11 +50,7 @@ def argsort(
 ) -> Tensor:
     """Return the indices that put an axis in order; not differentiable.
 
-    Arguments:
-        x: The values.
-        axis: The axis to go along.
-        descending: Whether the largest comes first.
-        stable: Whether equal elements keep their order.
+    The arguments are those of ``sort``.
 
     Examples:
         >>> tg.argsort(tg.tensor([3, 1, 2]))

@@ -63,11 +63,7 @@ def linearize(
 
     That function may be called any number of times; `function` itself runs only once.
 
-    Arguments:
-        function: The function to differentiate; takes and returns tensors, in tuples, lists and
-            dicts too.
-        *primals: Its positional arguments.
-        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+    The arguments are those of ``vjp``.
 
     Returns:
         ``(value, push)``, or ``(value, push, aux)``.

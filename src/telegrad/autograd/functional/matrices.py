@@ -81,10 +81,7 @@ def hessian(
 
     For several arguments, the derivative by the i-th and then the j-th is at ``[i][j]``.
 
-    Arguments:
-        function: The function to differentiate; returns one real number.
-        argnums: Which positional argument to differentiate by, or several as a tuple.
-        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+    The arguments are those of ``value_and_grad``.
 
     Returns:
         A function of the same arguments that returns the hessian, or ``(hessian, aux)``.

@@ -74,9 +74,9 @@ def vhp(function: Callable[..., Any], primals: Any, cotangents: Any) -> tuple[An
 
     Reverse over reverse, so it needs no forward rules; ``hvp`` is faster.
 
+    The other arguments are those of ``hvp``.
+
     Arguments:
-        function: The function to differentiate; returns one real number.
-        primals: A tuple of the positional arguments, or a tensor if there is only one.
         cotangents: The same with a cotangent for each tensor.
 
     Returns:

@@ -99,10 +99,7 @@ def grad(
 ) -> Callable[..., Any]:
     """Return a function that computes the gradient of `function`.
 
-    Arguments:
-        function: The function to differentiate; returns one real number.
-        argnums: Which positional argument to differentiate by, or several as a tuple.
-        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+    The arguments are those of ``value_and_grad``.
 
     Returns:
         A function of the same arguments that returns the gradient, or ``(gradient, aux)``.

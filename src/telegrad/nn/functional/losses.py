@@ -40,10 +40,9 @@ def huber_loss(
 ) -> Tensor:
     """Return half the squared difference, continued as a straight line beyond `delta`.
 
+    The other arguments are those of ``mse_loss``.
+
     Arguments:
-        input: The values.
-        target: What the values should be.
-        reduction: "mean" (the default), "sum" or "none".
         delta: Where it becomes straight.
 
     Raises:
@@ -75,11 +74,10 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Return the cross entropy of ``sigmoid(input)`` and a target from 0 to 1, without overflow.
 
+    The other arguments are those of ``mse_loss``.
+
     Arguments:
-        input: The values.
-        target: What the values should be.
         weight: How much each element counts.
-        reduction: "mean" (the default), "sum" or "none".
         pos_weight: How much a target of 1 counts.
 
     Examples:
@@ -157,12 +155,11 @@ def nll_loss(
 ) -> Tensor:
     """Return minus the log-probability, from `input`, of each item's class.
 
+    The other arguments are those of ``cross_entropy``.
+
     Arguments:
         input: Log-probabilities; classes are on axis 1, or on axis 0 of a vector.
         target: The class of each item.
-        weight: How much each class counts.
-        ignore_index: The class of items that don't count.
-        reduction: "mean" (the default), "sum" or "none".
 
     Examples:
         >>> tg.nn.functional.nll_loss(tg.log_softmax(tg.tensor([[2.0, 0.0]])), tg.tensor([0]))

@@ -59,12 +59,9 @@ def avg_pool2d(
 ) -> Tensor:
     """Return the average of each window.
 
+    The other arguments are those of ``max_pool2d``.
+
     Arguments:
-        input: (item, channel, row, column), or without the axis of items.
-        kernel_size: The rows and columns of a window; a number for both.
-        stride: How far apart windows are; `kernel_size` by default.
-        padding: The border around the input.
-        ceil_mode: Whether a last window may reach beyond the border.
         count_include_pad: Whether the border counts in the average.
         divisor_override: What to divide by, instead of the number of elements.
 
