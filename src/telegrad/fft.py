@@ -5,8 +5,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axes
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.arguments import (
+    ArrayLike,
+    as_tensor,
+    check_floating,
+    check_real,
+    normalized_axes,
+)
 from telegrad.ops.creation import asarray
 from telegrad.ops.magnitude import conj
 from telegrad.ops.windows import pad
@@ -280,9 +286,7 @@ def _transformed(
 ) -> Tensor:
     """Call a primitive with every option checked and written out."""
     x = as_tensor(x, name)
-    if x.dtype.kind not in ("f" if primitive is _primitives.RFFTN else "fc"):
-        kind = "real floating" if primitive is _primitives.RFFTN else "floating or complex"
-        raise DTypeError(f"expected a {kind} dtype in {name}, got {x.dtype}; convert it first")
+    (check_real if primitive is _primitives.RFFTN else check_floating)(x, name)
     _exchanged(norm, name)
     if axes is None:
         axes = tuple(range(x.ndim)) if s is None else tuple(range(-len(s), 0))

@@ -7,7 +7,15 @@ Every function takes matrices in the last two axes and stacks of them in the oth
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, Axis, as_matrix, as_tensor, normalized_axes, promoted
+from telegrad.ops.arguments import (
+    ArrayLike,
+    Axis,
+    as_matrix,
+    as_tensor,
+    check_floating,
+    normalized_axes,
+    promoted,
+)
 from telegrad.ops.filled import ones_like
 from telegrad.ops.magnitude import abs
 from telegrad.ops.manipulation import reshape
@@ -116,11 +124,7 @@ class SVDResult(NamedTuple):
 
 def _floating(x: ArrayLike, name: str) -> Tensor:
     tensor = as_tensor(x, name)
-    if tensor.dtype.kind not in "fc":
-        raise DTypeError(
-            f"expected a floating dtype in {name}, got {tensor.dtype}; convert it, e.g. with "
-            ".to(telegrad.float32)"
-        )
+    check_floating(tensor, name)
     return tensor
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "as_indices",
     "as_matrix",
     "as_tensor",
+    "check_floating",
     "check_keepdims",
     "check_real",
     "normalized_axes",
@@ -53,6 +54,15 @@ def as_indices(x: Any, name: str) -> Tensor:
     if indices.dtype.kind not in "iu":
         raise DTypeError(f"expected integers as indices in {name}, got {indices.dtype}")
     return indices
+
+
+def check_floating(x: Tensor, name: str) -> None:
+    """Raise unless `x` has a floating or complex dtype."""
+    if x.dtype.kind not in "fc":
+        raise DTypeError(
+            f"expected floating or complex numbers in {name}, got {x.dtype}; use "
+            ".to(telegrad.float32)"
+        )
 
 
 def check_real(x: Tensor, name: str) -> None:

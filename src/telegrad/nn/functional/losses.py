@@ -8,6 +8,7 @@ import numpy as np
 from telegrad.arrays.host import for_numpy, in_host_memory
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.ops.activations import softplus
+from telegrad.ops.arguments import check_real
 from telegrad.ops.magnitude import abs as absolute
 from telegrad.ops.manipulation import reshape
 from telegrad.ops.reductions import mean as mean_of
@@ -87,7 +88,7 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     _check_equal(name, input, target)
-    _check_real(name, input)
+    check_real(input, name)
     _check_stretches(name, "weight", weight, input)
     _check_stretches(name, "pos_weight", pos_weight, input)
     target = _floating(target, input.dtype)
@@ -167,7 +168,7 @@ def nll_loss(
     """
     _check_tensors("nll_loss", input, target)
     _check_classes("nll_loss", input)
-    _check_real("nll_loss", input)
+    check_real(input, "nll_loss")
     return _by_classes("nll_loss", input, target, weight, ignore_index, reduction, 0.0)
 
 
@@ -324,17 +325,9 @@ def _check_equal(name: str, input: Tensor, target: Tensor) -> None:
                 "take real(x) or abs(x), or write (abs(x - y) ** 2).mean()"
             )
     if target.dtype.kind != "f":
-        _check_real(name, input)
+        check_real(input, name)
 
 
 def _floating(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
     """Return `x` as real numbers: ``1 - x`` of unsigned integers would wrap around."""
     return x if x.dtype.kind == "f" else x.to(dtype)
-
-
-def _check_real(name: str, input: Tensor) -> None:
-    if input.dtype.kind != "f":
-        instead = "real(input)" if input.dtype.kind == "c" else "input.to(telegrad.float32)"
-        raise DTypeError(
-            f"expected real numbers as input of {name}, got {input.dtype}; use {instead}"
-        )
