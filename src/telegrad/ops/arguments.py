@@ -1,7 +1,7 @@
 """Checking and completing the arguments of public functions."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,10 +11,12 @@ from telegrad.rules.manipulation import ASTYPE
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.inputs import as_inputs, joint_dtype
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = [
     "ArrayLike",
     "Axis",
+    "Unknown",
     "as_dtype",
     "as_indices",
     "as_matrix",
@@ -31,16 +33,23 @@ __all__ = [
 ArrayLike: TypeAlias = Any
 """A Tensor, or a Python number beside one."""
 Axis: TypeAlias = int | tuple[int, ...] | None
+Unknown: TypeAlias = Mapping[str, object]
+"""Options by name that a function does not have, in PyTorch's words, perhaps."""
 
 
-def as_tensor(x: Any, name: str) -> Tensor:
-    """Return `x` if it is a Tensor, and a number or NumPy array as a constant; else raise."""
+def as_tensor(x: Any, name: str, unknown: Unknown | None = None) -> Tensor:
+    """Return `x` if it is a Tensor, and a number or NumPy array as a constant; else raise.
+
+    `unknown` are options given to the function `name` that it does not have.
+    """
+    if unknown:
+        raise unexpected(name, unknown)
     return x if isinstance(x, Tensor) else as_inputs(name, (x,))[0]
 
 
-def as_matrix(x: Any, name: str) -> Tensor:
+def as_matrix(x: Any, name: str, unknown: Unknown | None = None) -> Tensor:
     """Return `x` as a Tensor with at least two axes."""
-    matrix = as_tensor(x, name)
+    matrix = as_tensor(x, name, unknown)
     if matrix.ndim < 2:
         raise ShapeError(
             f"expected a matrix or a stack of matrices in {name}, got shape {matrix.shape}"

@@ -16,7 +16,6 @@ from telegrad.ops.devices import to_device
 from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import refuse_complex
-from telegrad.tensors.torch_hints import unexpected
 
 __all__ = [
     "astype",
@@ -207,9 +206,7 @@ def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
         tensor([[1],
                 [2]])
     """
-    if unknown:
-        raise unexpected("expand_dims", unknown)
-    x = as_tensor(x, "expand_dims")
+    x = as_tensor(x, "expand_dims", unknown)
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise IndexError(
             f"expected an axis from {-x.ndim - 1} to {x.ndim} in expand_dims, got {axis}"
@@ -228,9 +225,7 @@ def squeeze(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
         >>> tg.squeeze(tg.zeros(1, 3, 1), axis=0).shape
         (3, 1)
     """
-    if unknown:
-        raise unexpected("squeeze", unknown)
-    x = as_tensor(x, "squeeze")
+    x = as_tensor(x, "squeeze", unknown)
     if axis is None:
         axis = tuple(at for at, length in enumerate(x.shape) if length == 1)
     gone = normalized_axes(axis, x.ndim, "squeeze")

@@ -18,7 +18,6 @@ from telegrad.ops.indexing import getitem
 from telegrad.ops.manipulation import broadcast_to, expand_dims, reshape
 from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["flip", "repeat", "roll", "tile"]
 
@@ -34,9 +33,7 @@ def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
         tensor([[2, 1],
                 [4, 3]])
     """
-    if unknown:
-        raise unexpected("flip", unknown)
-    x = as_tensor(x, "flip")
+    x = as_tensor(x, "flip", unknown)
     return apply(_primitives.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))
 
 
@@ -60,9 +57,7 @@ def roll(
         >>> tg.roll(tg.tensor([1, 2, 3, 4]), 1)
         tensor([4, 1, 2, 3])
     """
-    if unknown:
-        raise unexpected("roll", unknown)
-    x = as_tensor(x, "roll")
+    x = as_tensor(x, "roll", unknown)
     if isinstance(shift, tuple) and not (isinstance(axis, tuple) and len(axis) == len(shift)):
         raise ShapeError(f"expected one axis for each shift in roll, got {shift} and {axis}")
     if isinstance(axis, tuple):

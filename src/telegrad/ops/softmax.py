@@ -5,11 +5,17 @@ from typing import Any, Never
 import numpy as np
 
 from telegrad.errors import DTypeError
-from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, check_keepdims, normalized_axes
+from telegrad.ops.arguments import (
+    ArrayLike,
+    Axis,
+    Unknown,
+    as_tensor,
+    check_keepdims,
+    normalized_axes,
+)
 from telegrad.rules import Primitive
 from telegrad.rules import softmax as _primitives
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
@@ -59,11 +65,9 @@ def logsumexp(
 
 
 def _along(
-    primitive: Primitive, x: ArrayLike, axis: Axis, unknown: dict[str, Never], **options: Any
+    primitive: Primitive, x: ArrayLike, axis: Axis, unknown: Unknown, **options: Any
 ) -> Tensor:
-    if unknown:
-        raise unexpected(primitive.name, unknown)
-    values = as_tensor(x, primitive.name)
+    values = as_tensor(x, primitive.name, unknown)
     if values.dtype.kind == "c":
         raise DTypeError(
             f"expected real values in {primitive.name}, got {values.dtype}, among which none is "

@@ -20,8 +20,10 @@ from telegrad.autograd.function.context import (
     savings_of,
 )
 from telegrad.autograd.function.node import FunctionNode, describe
+from telegrad.autograd.tangents import check_tangent
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError, UsageError
 from telegrad.tensors import Tensor, history_of, wrap
+from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.forward.duals import attach, restricted
 from telegrad.tensors.forward.levels import Level
 from telegrad.tensors.late_bound import late_bound
@@ -209,7 +211,13 @@ class _Call:
                     f"expected None from {name}.jvp for result {j}, which is a constant, got "
                     f"{type(tangent).__name__}"
                 )
-            attach(output, level, _checked(name, j, output, tangent))
+            if not isinstance(tangent, Tensor):
+                raise DTypeError(
+                    f"expected a Tensor or None from {name}.jvp for result {j}, got "
+                    f"{kind_of(tangent)}; wrap it with {way_in(tangent)}"
+                )
+            check_tangent(output, tangent, f"the tangent from {name}.jvp for result {j}")
+            attach(output, level, tangent)
 
     def _tangent(self, argument: Any, level: Level, context: FunctionCtx) -> Any:
         if not isinstance(argument, Tensor) or argument.dtype.kind not in "fc":
@@ -256,18 +264,3 @@ def _stand_in(argument: Any, keep_tangents: bool = False) -> Any:
         return argument
     tangents = argument.tangents if keep_tangents else None
     return wrap(argument.array, history_of(argument), tangents)
-
-
-def _checked(name: str, index: int, output: Tensor, tangent: Any) -> Tensor:
-    if not isinstance(tangent, Tensor):
-        raise DTypeError(
-            f"expected a Tensor or None from {name}.jvp for result {index}, got "
-            f"{type(tangent).__name__}"
-        )
-    if tangent.shape != output.shape or tangent.dtype != output.dtype:
-        raise ShapeError(
-            f"expected a tangent of shape {output.shape} and dtype {output.dtype}, those of the "
-            f"result, from {name}.jvp for result {index}, got shape {tangent.shape} and dtype "
-            f"{tangent.dtype}"
-        )
-    return tangent

@@ -97,6 +97,6 @@ def vhp(function: Callable[..., Any], primals: Any, cotangents: Any) -> tuple[An
 
 
 def _formed(primals: Any, product: tuple[Any, ...]) -> Any:
-    if isinstance(primals, (tuple, list)):
-        return type(primals)(product) if isinstance(primals, list) else tuple(product)
-    return product[0]
+    if isinstance(primals, list):
+        return list(product)
+    return product if isinstance(primals, tuple) else product[0]
