@@ -236,7 +236,9 @@ def test_bad_arguments_are_told(name: str) -> None:
 def test_dtypes_that_do_not_fit_are_told() -> None:
     with pytest.raises(DTypeError, match="integers as input of embedding, got float32"):
         nn.Embedding(3, 2)(tg.tensor([1.0]))
-    with pytest.raises(DTypeError, match=r"complex numbers in linear, got int64; use \.to\(telegrad"):
+    with pytest.raises(
+        DTypeError, match=r"complex numbers in linear, got int64; use \.to\(telegrad"
+    ):
         nn.Linear(3, 2)(tg.tensor([1, 2, 3]))
     with pytest.raises(DTypeError, match="truth values or real numbers, got int64"):
         F.scaled_dot_product_attention(

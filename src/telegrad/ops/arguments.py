@@ -103,12 +103,15 @@ def shape_of(shape: int | Sequence[int], *more: int) -> tuple[int, ...]:
     """Return a shape that is given as a sequence of numbers, or as one or several numbers."""
     lengths: Sequence[Any] = shape if isinstance(shape, Sequence) and not more else (shape, *more)
     try:
-        return tuple(operator.index(length) for length in lengths)
+        found = tuple(operator.index(length) for length in lengths)
     except TypeError:
         raise DTypeError(
             f"expected whole numbers as the lengths of a shape, got {tuple(lengths)!r}; a dtype is "
             "given as dtype="
         ) from None
+    if min(found, default=0) < 0:
+        raise ShapeError(f"expected lengths of 0 or more in a shape, got {found}")
+    return found
 
 
 def normalized_axis(axis: int, ndim: int, name: str) -> int:

@@ -1,5 +1,6 @@
 """The same values in another shape or dtype."""
 
+from collections.abc import Sequence
 from typing import Any, Never
 
 import numpy as np
@@ -11,6 +12,7 @@ from telegrad.ops.arguments import (
     as_dtype,
     as_tensor,
     normalized_axes,
+    shape_of,
 )
 from telegrad.ops.devices import to_device
 from telegrad.rules import manipulation as _primitives
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 
-def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
+def reshape(x: ArrayLike, /, shape: int | tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """Return the same elements in another shape.
 
     Arguments:
@@ -49,7 +51,7 @@ def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None
                 [3, 4, 5]])
     """
     x = as_tensor(x, "reshape")
-    shape = tuple(shape)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if copy is False and isinstance(x.array, np.ndarray):
         np.reshape(x.array, shape, copy=False)
     result: Tensor = apply(_primitives.RESHAPE, x, shape=shape)
@@ -107,7 +109,7 @@ def moveaxis(
     return permute_dims(x, tuple(order))
 
 
-def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
+def broadcast_to(x: ArrayLike, /, shape: int | Sequence[int]) -> Tensor:
     """Stretch `x` to a larger shape.
 
     Raises:
@@ -118,15 +120,15 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
         tensor([[1, 2],
                 [1, 2]])
     """
-    x = as_tensor(x, "broadcast_to")
-    if x.shape == tuple(shape):
+    x, shape = as_tensor(x, "broadcast_to"), shape_of(shape)
+    if x.shape == shape:
         return x  # type: ignore[no-any-return]
     if x.ndim > len(shape):
         # An assignment, which the kernel may use, would silently drop axes of length 1.
         raise ShapeError(
             f"expected a shape with at least {x.ndim} axes in broadcast_to, got {shape}"
         )
-    return apply(_primitives.BROADCAST_TO, x, shape=tuple(shape))
+    return apply(_primitives.BROADCAST_TO, x, shape=shape)
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
