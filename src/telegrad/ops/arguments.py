@@ -9,26 +9,8 @@ import numpy as np
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.rules.manipulation import ASTYPE
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.inputs import as_inputs, joint_dtype
 from telegrad.tensors.torch_hints import unexpected
-
-__all__ = [
-    "ArrayLike",
-    "Axis",
-    "Unknown",
-    "as_dtype",
-    "as_indices",
-    "as_matrix",
-    "as_tensor",
-    "check_floating",
-    "check_keepdims",
-    "check_real",
-    "normalized_axes",
-    "normalized_axis",
-    "promoted",
-    "shape_of",
-]
 
 ArrayLike: TypeAlias = Any
 """A Tensor, or a Python number beside one."""

@@ -11,8 +11,6 @@ from telegrad.rules.concatenation import concat_of, stack_of, unstack_of
 from telegrad.tensors import Tensor, apply, apply_several
 from telegrad.tensors.torch_hints import unexpected
 
-__all__ = ["concat", "stack", "unstack"]
-
 _AT_ONCE = 256
 """How many layers one node gives; the time to sum their cotangents grows with its square."""
 

@@ -3,15 +3,14 @@
 from typing import Any, Never
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, Unknown, as_dtype, as_tensor, normalized_axis
+from telegrad.ops.arguments import ArrayLike, Unknown, as_tensor, normalized_axis
 from telegrad.ops.concatenation import concat
 from telegrad.ops.manipulation import broadcast_to
 from telegrad.rules import cumulative as _primitives
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.inputs import as_inputs
-
-__all__ = ["cumulative_prod", "cumulative_sum", "diff"]
 
 
 def _running(

@@ -8,27 +8,13 @@ import numpy as np
 from telegrad.arrays import backend_of
 from telegrad.arrays.devices import placed
 from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, shape_of
+from telegrad.ops.arguments import ArrayLike, as_tensor, shape_of
 from telegrad.ops.manipulation import astype, broadcast_to
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.dtypes import fitting, refuse_complex
+from telegrad.tensors.dtypes import as_dtype, fitting, refuse_complex
 from telegrad.tensors.inputs import default_dtype
 from telegrad.tensors.recording.modes import MODE
 from telegrad.tensors.torch_hints import unexpected
-
-__all__ = [
-    "arange",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]
 
 _FLOAT32 = np.dtype("float32")
 

@@ -17,8 +17,6 @@ from telegrad.tensors.inputs import as_inputs, fits_kind
 from telegrad.tensors.shared import SharedArray
 from telegrad.tensors.tensor import refuse_in_place
 
-__all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]
-
 _PLAIN = frozenset({int, slice, type(None), type(...)})
 """The commonest parts of an index, which are immutable."""
 

@@ -6,32 +6,11 @@ from typing import Any, Never
 import numpy as np
 
 from telegrad.errors import DTypeError, ShapeError
-from telegrad.ops.arguments import (
-    ArrayLike,
-    Axis,
-    as_dtype,
-    as_tensor,
-    normalized_axes,
-    shape_of,
-)
+from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes, shape_of
 from telegrad.ops.devices import to_device
 from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.dtypes import refuse_complex
-
-__all__ = [
-    "astype",
-    "broadcast_arrays",
-    "broadcast_shapes",
-    "broadcast_to",
-    "clone",
-    "expand_dims",
-    "meshgrid",
-    "moveaxis",
-    "permute_dims",
-    "reshape",
-    "squeeze",
-]
+from telegrad.tensors.dtypes import as_dtype, refuse_complex
 
 
 def reshape(x: ArrayLike, /, shape: int | tuple[int, ...], *, copy: bool | None = None) -> Tensor:

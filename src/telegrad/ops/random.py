@@ -17,23 +17,11 @@ import numpy as np
 
 from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError, UsageError
-from telegrad.ops.arguments import as_dtype, shape_of
+from telegrad.ops.arguments import shape_of
 from telegrad.ops.filled import made
 from telegrad.ops.rng_replay import stream_of
 from telegrad.tensors import Tensor
-
-__all__ = [
-    "Generator",
-    "bernoulli",
-    "default_generator",
-    "manual_seed",
-    "permutation",
-    "rand",
-    "rand_like",
-    "randint",
-    "randn",
-    "randn_like",
-]
+from telegrad.tensors.dtypes import as_dtype
 
 Shape: TypeAlias = int | Sequence[int]
 

@@ -19,8 +19,6 @@ from telegrad.ops.manipulation import broadcast_to, expand_dims, reshape
 from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["flip", "repeat", "roll", "tile"]
-
 
 def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
     """Reverse the order of the elements along some axes, or along all of them.

@@ -3,35 +3,16 @@
 from collections.abc import Callable
 from typing import Any, Never
 
-from telegrad.ops.arguments import (
-    ArrayLike,
-    Axis,
-    as_dtype,
-    as_tensor,
-    check_keepdims,
-    normalized_axes,
-)
+from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, check_keepdims, normalized_axes
 from telegrad.rules import cumulative as _cumulative
 from telegrad.rules import reductions as _primitives
 from telegrad.rules import searching as _searching
 from telegrad.rules import statistics as _statistics
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.recording.fast_paths import total
 from telegrad.tensors.torch_hints import unexpected
-
-__all__ = [
-    "all",
-    "any",
-    "count_nonzero",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "std",
-    "sum",
-    "var",
-]
 
 
 def _reduced(

@@ -16,8 +16,6 @@ from telegrad.ops.updates import at
 from telegrad.rules.indexing import places_along
 from telegrad.tensors import Tensor
 
-__all__ = ["gather", "put_along_axis", "scatter", "scatter_add"]
-
 
 def gather(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """Take the elements of x at `indices` along an axis, in the shape of `indices`.

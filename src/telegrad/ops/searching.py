@@ -8,8 +8,6 @@ from telegrad.rules import Primitive
 from telegrad.rules import searching as _primitives
 from telegrad.tensors import Tensor, apply, apply_several
 
-__all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
-
 
 def _place(
     primitive: Primitive, x: ArrayLike, axis: int | None, keepdims: bool, unknown: Unknown

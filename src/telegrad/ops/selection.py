@@ -9,8 +9,6 @@ from telegrad.rules import selection as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs
 
-__all__ = ["clip", "tril", "triu", "where", "where_nonzero"]
-
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return ``x1`` where the condition is true, ``x2`` elsewhere.

@@ -17,8 +17,6 @@ from telegrad.rules import Primitive
 from telegrad.rules import softmax as _primitives
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["log_softmax", "logsumexp", "softmax"]
-
 
 def softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
     """Return exponentials divided by their sum along an axis (several, or None for all).

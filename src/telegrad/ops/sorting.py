@@ -7,8 +7,6 @@ from telegrad.rules import searching as _searching
 from telegrad.rules import sorting as _primitives
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["argsort", "sort"]
-
 
 def sort(
     x: ArrayLike,

@@ -12,8 +12,6 @@ from telegrad.ops.indexing import getitem
 from telegrad.rules import windows as _primitives
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["overlap_add", "pad", "windows"]
-
 _BY_POSITION = ("edge", "reflect", "symmetric", "wrap")
 
 
