@@ -366,6 +366,7 @@ def test_lists_and_dicts_of_modules() -> None:
     by_name["c"] = nn.Tanh()
     del by_name["b"]
     assert list(by_name) == ["c"]
+    assert list(nn.Sequential(by_name)) == [by_name]
     by_name.clear()
     assert not len(by_name)
 

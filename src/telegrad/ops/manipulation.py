@@ -65,9 +65,6 @@ def moveaxis(
         source: The axis, or axes, to move.
         destination: Where each is to be.
 
-    Returns:
-        A tensor with the same elements.
-
     Raises:
         ShapeError: If there are not as many destinations as sources.
 

@@ -45,9 +45,6 @@ def roll(
         shift: How many places to move by; several, one for each axis, as a tuple.
         axis: The axis, or axes, to move along; by default x counts as flat.
 
-    Returns:
-        A tensor of the shape of x.
-
     Raises:
         ShapeError: If there is not one axis for each shift, or x does not have it.
 
@@ -95,9 +92,6 @@ def repeat(
         x: The values.
         repeats: How often: one number, or one for each place of the axis.
         axis: The axis to go along; by default x is flattened first.
-
-    Returns:
-        A tensor that is longer along that axis.
 
     Raises:
         ShapeError: If there are neither one nor as many numbers as places.

@@ -27,9 +27,6 @@ def gather(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
         indices: Integers, with as many axes as x.
         axis: The axis to go along.
 
-    Returns:
-        A tensor of the shape of the indices.
-
     Raises:
         ShapeError: If the shape of the indices does not fit that of x.
         IndexError: If an index is out of range.

@@ -72,9 +72,6 @@ def from_adjoint(
             Then all three receive Tensors, there are derivatives of any order, and `saved` may hold
             no arrays but arguments and results, in tuples, lists and dicts.
 
-    Returns:
-        The function of Tensors.
-
     Raises:
         NotDifferentiable: If a derivative of a black box is differentiated again.
         ShapeError: If a gradient of the adjoint has another shape than its argument.
