@@ -8,12 +8,12 @@ Tensor and leaves its argument unchanged.
 from contextlib import ContextDecorator
 from typing import Any, NamedTuple
 
-from telegrad.autograd.tangents import check_tangent
 from telegrad.errors import DTypeError, LevelError
 from telegrad.tensors import Tensor
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.forward.duals import join, split
 from telegrad.tensors.forward.levels import LEVELS, Level
+from telegrad.tensors.likeness import check_like
 
 __all__ = [
     "UnpackedDualTensor",
@@ -194,7 +194,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"expected a primal of floating or complex dtype, got {tensor.dtype}; only such values "
             "have derivatives, convert it first, e.g. with .to(telegrad.float32)"
         )
-    check_tangent(tensor, tangent, "the tangent of make_dual")
+    check_like(tangent, tensor, "the tangent of make_dual")
     number = LEVELS.get().index(found)
     for name, value in (("tensor", tensor), ("tangent", tangent)):
         if found in (value.tangents or ()):

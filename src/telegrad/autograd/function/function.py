@@ -20,13 +20,13 @@ from telegrad.autograd.function.context import (
     savings_of,
 )
 from telegrad.autograd.function.node import FunctionNode, describe
-from telegrad.autograd.tangents import check_tangent
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError, UsageError
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.forward.duals import attach, restricted
 from telegrad.tensors.forward.levels import Level
 from telegrad.tensors.late_bound import late_bound
+from telegrad.tensors.likeness import check_like
 from telegrad.tensors.recording.anomaly import where_recorded
 from telegrad.tensors.recording.modes import MODE, no_grad
 
@@ -216,7 +216,7 @@ class _Call:
                     f"expected a Tensor or None from {name}.jvp for result {j}, got "
                     f"{kind_of(tangent)}; wrap it with {way_in(tangent)}"
                 )
-            check_tangent(output, tangent, f"the tangent from {name}.jvp for result {j}")
+            check_like(tangent, output, f"the tangent from {name}.jvp for result {j}", "the result")
             attach(output, level, tangent)
 
     def _tangent(self, argument: Any, level: Level, context: FunctionCtx) -> Any:

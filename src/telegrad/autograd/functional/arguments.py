@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from telegrad.autograd.functional.variables import as_variable
-from telegrad.autograd.tangents import check_tangent
 from telegrad.autograd.trees import Tree, flatten, leaves_along, unflatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.ops.filled import full
 from telegrad.tensors import Tensor
+from telegrad.tensors.likeness import check_like
 
 Argnums: TypeAlias = int | tuple[int, ...]
 
@@ -104,7 +104,7 @@ def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -
         )
     made = [_beside(value, leaf, f"the {name}") for value, leaf in zip(like, leaves)]
     for value, each in zip(like, made):
-        check_tangent(value, each, f"the {name}")
+        check_like(each, value, f"the {name}")
     return made
 
 
