@@ -171,12 +171,17 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         >>> tg.linalg.solve(tg.tensor([[2.0, 0.0], [0.0, 4.0]]), tg.tensor([2.0, 2.0]))
         tensor([1. , 0.5])
     """
-    a, b = promoted("solve", (_square(x1, "solve"), _floating(x2, "solve")))
+    return apply(_solving.SOLVE, *_system(x1, x2, "solve"))
+
+
+def _system(x1: ArrayLike, x2: ArrayLike, name: str) -> list[Tensor]:
+    """Return square matrices and a right side that fits them, of one dtype."""
+    a, b = promoted(name, (_square(x1, name), _floating(x2, name)))
     if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
         raise ShapeError(
-            f"expected a right side with {a.shape[-1]} rows in solve, got shape {b.shape}"
+            f"expected a right side with {a.shape[-1]} rows in {name}, got shape {b.shape}"
         )
-    return apply(_solving.SOLVE, a, b)
+    return [a, b]
 
 
 def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
@@ -194,14 +199,9 @@ def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
         >>> tg.linalg.solve_triangular(tg.tensor([[2.0, 9.0], [1.0, 1.0]]), tg.ones(2), upper=False)
         tensor([0.5, 0.5])
     """
-    name = "solve_triangular"
-    a, b = promoted(name, (_square(x1, name), _floating(x2, name)))
+    a, b = _system(x1, x2, "solve_triangular")
     if b.ndim == 1:
         return solve_triangular(a, b[:, None], upper=upper)[..., 0]
-    if not b.ndim or b.shape[-2] != a.shape[-1]:
-        raise ShapeError(
-            f"expected a right side with {a.shape[-1]} rows in {name}, got shape {b.shape}"
-        )
     return apply(_solving.SOLVE_TRIANGULAR, a, b, upper=bool(upper))
 
 

@@ -7,7 +7,7 @@ derivative has the same form. Each may be a tensor or nested tuples, lists and d
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from telegrad.autograd.functional.variables import as_variable
+from telegrad.autograd.functional.variables import Variables, as_variable
 from telegrad.autograd.trees import Tree, flatten, leaves_along, unflatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.ops.filled import full
@@ -80,6 +80,16 @@ def with_aux(function: Callable[..., Any], result: Any, has_aux: bool) -> tuple[
             f"{type(result).__name__}"
         )
     return result
+
+
+def recorded(
+    function: Callable[..., Any], chosen: Chosen, options: dict[str, Any], has_aux: bool
+) -> tuple[Variables, Any, Any]:
+    """Run a function on fresh variables; return those, its output, and its auxiliary result."""
+    variables = Variables(chosen.values)
+    with variables.recording():
+        result = function(*chosen.arguments(variables.tensors), **options)
+    return variables, *with_aux(function, result, has_aux)
 
 
 def outputs_of(function: Callable[..., Any], output: Tree) -> tuple[list[Tensor], Tree]:

@@ -17,10 +17,10 @@ from telegrad.autograd.functional.arguments import (
     check_argnums,
     name_of,
     outputs_of,
+    recorded,
     with_aux,
 )
 from telegrad.autograd.functional.forward import jvp
-from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import unflatten
 from telegrad.errors import NotDifferentiable, UsageError
 from telegrad.ops.concatenation import stack
@@ -99,10 +99,7 @@ def hessian(
 def _by_rows(
     function: Callable[..., Any], chosen: Chosen, options: dict[str, Any], has_aux: bool
 ) -> tuple[Any, Any]:
-    variables = Variables(chosen.values)
-    with variables.recording():
-        result = function(*chosen.arguments(variables.tensors), **options)
-    output, aux = with_aux(function, result, has_aux)
+    variables, output, aux = recorded(function, chosen, options, has_aux)
     outputs, structure = outputs_of(function, output)
     matrices = []
     for y in outputs:
