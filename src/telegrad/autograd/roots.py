@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 from telegrad.arrays import backend_of
 from telegrad.errors import DTypeError, GradientError
 from telegrad.tensors import Tensor, history_of, wrap
-from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.describe import kind_of, no_tensor, way_in
 from telegrad.tensors.likeness import check_like
 from telegrad.tensors.shared import unshared
 
@@ -44,7 +44,7 @@ def listed(
         if not isinstance(each, Tensor):
             listed[i] = each = adopted(each)
             if not isinstance(each, Tensor):
-                raise DTypeError(f"expected a Tensor as {name}[{i}], got {kind_of(each)}")
+                raise no_tensor(each, f"as {name}[{i}]")
     return listed
 
 
@@ -123,7 +123,7 @@ def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
     if type(gradient) is Start:
         gradient, start = gradient
     if not isinstance(gradient, Tensor):
-        raise DTypeError(f"expected a Tensor or None as {name}, got {kind_of(gradient)}")
+        raise no_tensor(gradient, f"as {name}", "a Tensor or None")
     check_like(gradient, x, f"the gradient {name}", "its tensor")
     gradient = unshared(gradient) if start is None else start
     return gradient if recorded or gradient.is_dual else gradient.array

@@ -22,7 +22,7 @@ from telegrad.autograd.function.context import (
 from telegrad.autograd.function.node import FunctionNode, describe
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError, UsageError
 from telegrad.tensors import Tensor, history_of, wrap
-from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.describe import no_tensor
 from telegrad.tensors.forward.duals import attach, restricted
 from telegrad.tensors.forward.levels import Level
 from telegrad.tensors.late_bound import late_bound
@@ -212,10 +212,7 @@ class _Call:
                     f"{type(tangent).__name__}"
                 )
             if not isinstance(tangent, Tensor):
-                raise DTypeError(
-                    f"expected a Tensor or None from {name}.jvp for result {j}, got "
-                    f"{kind_of(tangent)}; wrap it with {way_in(tangent)}"
-                )
+                raise no_tensor(tangent, f"from {name}.jvp for result {j}", "a Tensor or None")
             check_like(tangent, output, f"the tangent from {name}.jvp for result {j}", "the result")
             attach(output, level, tangent)
 

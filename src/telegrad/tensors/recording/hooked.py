@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from telegrad.errors import DTypeError, GradientError, InternalError
+from telegrad.errors import GradientError, InternalError
 from telegrad.graph import Bundle, Contributions, Cotangent, Handle, Node, NodeHooks, hooks_of
-from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.describe import no_tensor
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.likeness import check_like
 from telegrad.tensors.shared import unshared
@@ -205,10 +205,7 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"{type(new).__name__}"
         )
     if not isinstance(new, Tensor):
-        raise DTypeError(
-            f"expected a Tensor or None from the hook {hook!r}, got {kind_of(new)}; wrap it "
-            f"with {way_in(new)}"
-        )
+        raise no_tensor(new, f"from the hook {hook!r}", "a Tensor or None")
     check_like(new, _shown(old), f"the gradient from the hook {hook!r}", "the one it was given")
     new = unshared(new)
     return new if isinstance(old, Tensor) or new.is_dual else new.array
