@@ -244,8 +244,7 @@ def matrix_rank(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Te
         >>> tg.linalg.matrix_rank(tg.ones(3, 3))
         tensor(1)
     """
-    x = _matrix(x, "matrix_rank")
-    return apply(_solving.MATRIX_RANK, x, rtol=_raw(rtol))
+    return apply(_solving.MATRIX_RANK, _matrix(x, "matrix_rank"), rtol=_raw(rtol))
 
 
 def _raw(rtol: Any) -> Any:
@@ -301,8 +300,7 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
         tensor([[2., 0.],
                 [1., 1.]])
     """
-    x = _square(x, "cholesky")
-    return apply(_decompositions.CHOLESKY, x, upper=bool(upper))
+    return apply(_decompositions.CHOLESKY, _square(x, "cholesky"), upper=bool(upper))
 
 
 def qr(x: ArrayLike, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
