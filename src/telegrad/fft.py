@@ -5,8 +5,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axes
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.arguments import (
+    ArrayLike,
+    as_tensor,
+    check_floating,
+    check_real,
+    normalized_axes,
+)
 from telegrad.ops.creation import asarray
 from telegrad.ops.magnitude import conj
 from telegrad.ops.windows import pad
@@ -58,11 +64,7 @@ def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "bac
 def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of ``fft``.
 
-    Arguments:
-        x: The values.
-        n: How many elements to cut or pad to; all by default.
-        axis: The axis to go along.
-        norm: As in ``fft``.
+    The arguments are those of ``fft``.
 
     Examples:
         >>> tg.real(tg.fft.ifft(tg.tensor([4.0, 0.0, 0.0, 0.0])))
@@ -103,11 +105,7 @@ def ifftn(
 ) -> Tensor:
     """Return the inverse of ``fftn``.
 
-    Arguments:
-        x: The values.
-        s: The lengths to cut or pad to.
-        axes: The axes to transform; all, or the last ones if `s` is given, by default.
-        norm: As in ``fft``.
+    The arguments are those of ``fftn``.
 
     Examples:
         >>> tg.real(tg.fft.ifftn(tg.ones(2, 2)))
@@ -120,11 +118,7 @@ def ifftn(
 def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the transform of real values: half of the spectrum, which determines the rest.
 
-    Arguments:
-        x: The values.
-        n: How many elements to cut or pad to; all by default.
-        axis: The axis to go along.
-        norm: As in ``fft``.
+    The arguments are those of ``fft``.
 
     Raises:
         DTypeError: If x is not real.
@@ -139,11 +133,10 @@ def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "ba
 def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of ``rfft``: n real values, by default an even number of them.
 
+    The other arguments are those of ``fft``.
+
     Arguments:
-        x: The values.
         n: How many values the result has.
-        axis: The axis to go along.
-        norm: As in ``fft``.
 
     Examples:
         >>> tg.fft.irfft(tg.tensor([4.0, 0.0, 0.0]))
@@ -161,11 +154,7 @@ def rfftn(
 ) -> Tensor:
     """Return ``rfft`` along the last of the axes, then ``fft`` along the others.
 
-    Arguments:
-        x: The values.
-        s: The lengths to cut or pad to.
-        axes: The axes to transform; all, or the last ones if `s` is given, by default.
-        norm: As in ``fft``.
+    The arguments are those of ``fftn``.
 
     Examples:
         >>> tg.fft.rfftn(tg.ones(2, 4)).shape
@@ -183,11 +172,10 @@ def irfftn(
 ) -> Tensor:
     """Return the inverse of ``rfftn``.
 
+    The other arguments are those of ``fftn``.
+
     Arguments:
-        x: The values.
         s: The lengths of the result.
-        axes: The axes to transform; all, or the last ones if `s` is given, by default.
-        norm: As in ``fft``.
 
     Examples:
         >>> tg.fft.irfftn(tg.fft.rfftn(tg.ones(2, 4)))
@@ -200,11 +188,7 @@ def irfftn(
 def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the real transform of a signal that mirrors its own conjugate, given by half of it.
 
-    Arguments:
-        x: The values.
-        n: How many values the result has.
-        axis: The axis to go along.
-        norm: As in ``fft``.
+    The arguments are those of ``irfft``.
 
     Examples:
         >>> tg.fft.hfft(tg.tensor([1.0, 0.0, 0.0]))
@@ -216,11 +200,7 @@ def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "ba
 def ihfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of ``hfft``.
 
-    Arguments:
-        x: The values.
-        n: How many elements to cut or pad to; all by default.
-        axis: The axis to go along.
-        norm: As in ``fft``.
+    The arguments are those of ``fft``.
 
     Examples:
         >>> tg.real(tg.fft.ihfft(tg.ones(4)))
@@ -274,11 +254,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
     """Return the frequencies of ``rfft`` of n values at the distance d.
 
-    Arguments:
-        n: How many values.
-        d: From each value to the next.
-        dtype: The dtype of the result; float32 by default.
-        device: "cpu" or None, which is the same.
+    The arguments are those of ``fftfreq``.
 
     Examples:
         >>> tg.fft.rfftfreq(4)
@@ -310,9 +286,7 @@ def _transformed(
 ) -> Tensor:
     """Call a primitive with every option checked and written out."""
     x = as_tensor(x, name)
-    if x.dtype.kind not in ("f" if primitive is _primitives.RFFTN else "fc"):
-        kind = "real floating" if primitive is _primitives.RFFTN else "floating or complex"
-        raise DTypeError(f"expected a {kind} dtype in {name}, got {x.dtype}; convert it first")
+    (check_real if primitive is _primitives.RFFTN else check_floating)(x, name)
     _exchanged(norm, name)
     if axes is None:
         axes = tuple(range(x.ndim)) if s is None else tuple(range(-len(s), 0))

@@ -7,7 +7,15 @@ Every function takes matrices in the last two axes and stacks of them in the oth
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, Axis, as_matrix, as_tensor, normalized_axes, promoted
+from telegrad.ops.arguments import (
+    ArrayLike,
+    Axis,
+    as_matrix,
+    as_tensor,
+    check_floating,
+    normalized_axes,
+    promoted,
+)
 from telegrad.ops.filled import ones_like
 from telegrad.ops.magnitude import abs
 from telegrad.ops.manipulation import reshape
@@ -116,11 +124,7 @@ class SVDResult(NamedTuple):
 
 def _floating(x: ArrayLike, name: str) -> Tensor:
     tensor = as_tensor(x, name)
-    if tensor.dtype.kind not in "fc":
-        raise DTypeError(
-            f"expected a floating dtype in {name}, got {tensor.dtype}; convert it, e.g. with "
-            ".to(telegrad.float32)"
-        )
+    check_floating(tensor, name)
     return tensor
 
 
@@ -167,12 +171,17 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         >>> tg.linalg.solve(tg.tensor([[2.0, 0.0], [0.0, 4.0]]), tg.tensor([2.0, 2.0]))
         tensor([1. , 0.5])
     """
-    a, b = promoted("solve", (_square(x1, "solve"), _floating(x2, "solve")))
+    return apply(_solving.SOLVE, *_system(x1, x2, "solve"))
+
+
+def _system(x1: ArrayLike, x2: ArrayLike, name: str) -> list[Tensor]:
+    """Return square matrices and a right side that fits them, of one dtype."""
+    a, b = promoted(name, (_square(x1, name), _floating(x2, name)))
     if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
         raise ShapeError(
-            f"expected a right side with {a.shape[-1]} rows in solve, got shape {b.shape}"
+            f"expected a right side with {a.shape[-1]} rows in {name}, got shape {b.shape}"
         )
-    return apply(_solving.SOLVE, a, b)
+    return [a, b]
 
 
 def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
@@ -190,14 +199,9 @@ def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
         >>> tg.linalg.solve_triangular(tg.tensor([[2.0, 9.0], [1.0, 1.0]]), tg.ones(2), upper=False)
         tensor([0.5, 0.5])
     """
-    name = "solve_triangular"
-    a, b = promoted(name, (_square(x1, name), _floating(x2, name)))
+    a, b = _system(x1, x2, "solve_triangular")
     if b.ndim == 1:
         return solve_triangular(a, b[:, None], upper=upper)[..., 0]
-    if not b.ndim or b.shape[-2] != a.shape[-1]:
-        raise ShapeError(
-            f"expected a right side with {a.shape[-1]} rows in {name}, got shape {b.shape}"
-        )
     return apply(_solving.SOLVE_TRIANGULAR, a, b, upper=bool(upper))
 
 
@@ -240,8 +244,7 @@ def matrix_rank(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Te
         >>> tg.linalg.matrix_rank(tg.ones(3, 3))
         tensor(1)
     """
-    x = _matrix(x, "matrix_rank")
-    return apply(_solving.MATRIX_RANK, x, rtol=_raw(rtol))
+    return apply(_solving.MATRIX_RANK, _matrix(x, "matrix_rank"), rtol=_raw(rtol))
 
 
 def _raw(rtol: Any) -> Any:
@@ -297,8 +300,7 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
         tensor([[2., 0.],
                 [1., 1.]])
     """
-    x = _square(x, "cholesky")
-    return apply(_decompositions.CHOLESKY, x, upper=bool(upper))
+    return apply(_decompositions.CHOLESKY, _square(x, "cholesky"), upper=bool(upper))
 
 
 def qr(x: ArrayLike, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:

@@ -1,7 +1,8 @@
-"""The public functions as one namespace: Tensor's methods call it, and rules run on it."""
+"""The public functions as one namespace: rules run on it, and Tensor's methods are made of it."""
 
 from functools import partial
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from telegrad import fft, linalg
 from telegrad.ops import (
@@ -38,6 +39,7 @@ from telegrad.ops import (
 from telegrad.rules import convolution, pooling
 from telegrad.tensors import apply
 from telegrad.tensors.late_bound import late_bound
+from telegrad.tensors.methods import Functions
 
 _FAMILIES = (
     *(activations, arithmetic, rearrangement, constants, contraction, creation, cumulative, dtypes),
@@ -47,6 +49,18 @@ _FAMILIES = (
     *(transcendental, updates, windows),
 )
 
+
+def _functions(family: ModuleType) -> dict[str, Any]:
+    """Return what a module defines for others; constants and dtypes list their names."""
+    listed = getattr(family, "__all__", None)
+    return {
+        name: value
+        for name, value in vars(family).items()
+        if (name in listed if listed else getattr(value, "__module__", "") == family.__name__)
+        and not name.startswith("_")
+    }
+
+
 _FOR_RULES = (
     *(convolution.CONVOLVE, convolution.CONVOLVE_INPUT, convolution.CONVOLVE_WEIGHT),
     *(pooling.POOL_MAX, pooling.POOL_TAKE, pooling.POOL_PUT, pooling.POOL_SUM, pooling.POOL_SPREAD),
@@ -54,7 +68,7 @@ _FOR_RULES = (
 """Primitives that rules call and that have no public function here: those are in ``nn``."""
 
 NAMESPACE = SimpleNamespace(
-    **{name: getattr(family, name) for family in _FAMILIES for name in family.__all__},
+    **{name: value for family in _FAMILIES for name, value in _functions(family).items()},
     **{primitive.name: partial(apply, primitive) for primitive in _FOR_RULES},
     linalg=linalg,
     fft=fft,
@@ -68,3 +82,5 @@ NAMESPACE = SimpleNamespace(
 )
 
 late_bound.namespace = NAMESPACE
+for _name in [name for name in vars(Functions) if not name.startswith("_")]:
+    setattr(Functions, _name, getattr(NAMESPACE, _name))

@@ -32,7 +32,7 @@ def test_a_root_that_is_no_scalar_needs_a_gradient(x):
 
 def test_a_gradient_of_wrong_shape_is_refused(x):
     y = x * x
-    with pytest.raises(ShapeError, match=r"expected a gradient of shape \(2,\).*got \(3,\)"):
+    with pytest.raises(ShapeError, match=r"expected shape \(2,\), that of its tensor,.*got \(3,\)"):
         y.backward(tg.ones(3))
     check_unchanged(x, y)
 
@@ -168,7 +168,7 @@ def test_a_saved_value_in_shared_memory_that_was_changed_raises_and_names_the_op
 
 
 def test_an_assigned_gradient_must_fit(x):
-    with pytest.raises(ShapeError, match=r"expected a gradient of shape \(2,\)"):
+    with pytest.raises(ShapeError, match=r"expected shape \(2,\).*for \.grad"):
         x.grad = tg.ones(3)
     with pytest.raises(DTypeError, match="expected a Tensor or None"):
         x.grad = np.ones(2)
@@ -188,6 +188,6 @@ def test_a_gradient_on_another_backend_is_refused():
     y = x * x
     from telegrad.tensors import wrap
 
-    with pytest.raises(tg.errors.DeviceError, match="expected a gradient on"):
+    with pytest.raises(tg.errors.DeviceError, match="expected device cpu of numpy"):
         y.backward(wrap(strict.ones(2, dtype=strict.float32)))
     assert x.grad is None

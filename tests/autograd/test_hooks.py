@@ -375,7 +375,7 @@ def test_a_hook_that_changes_the_shape_is_refused_by_name():
         return gradient[:1]
 
     y.register_hook(halve)
-    with pytest.raises(tg.errors.ShapeError, match=r"expected a gradient of shape \(2,\).*halve"):
+    with pytest.raises(tg.errors.ShapeError, match=r"expected shape \(2,\).*halve"):
         y.sum().backward()
     assert x.grad is None
 
@@ -385,7 +385,7 @@ def test_a_hook_that_changes_the_dtype_is_refused(dtype):
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     y = x * 2.0
     x.register_hook(lambda gradient: gradient.detach().to(dtype))
-    with pytest.raises(tg.errors.DTypeError, match=rf"of dtype float32 from .* got {dtype}"):
+    with pytest.raises(tg.errors.DTypeError, match=rf"dtype float32.*from the hook.* got {dtype}"):
         y.sum().backward()
     assert x.grad is None
 

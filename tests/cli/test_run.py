@@ -136,16 +136,21 @@ def test_all_workers_read_one_fresh_key_as_often_as_they_like(script: Script) ->
 
 
 def test_without_memory_files_the_key_is_in_a_private_file_that_goes(
-    monkeypatch: pytest.MonkeyPatch,
+    script: Script, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from telegrad.cli.run import _key_for_children
-
+    path = script(
+        """
+        import os
+        key = os.environ["TELEGRAD_KEY_FILE"]
+        modes = [oct(os.stat(path).st_mode & 0o777) for path in (key, os.path.dirname(key))]
+        print(*modes, os.path.dirname(key))
+        """
+    )
     monkeypatch.delattr(os, "memfd_create", raising=False)
-    with _key_for_children() as (path, fds):
-        assert fds == ()
-        assert os.stat(path).st_mode & 0o777 == 0o600
-        assert os.stat(os.path.dirname(path)).st_mode & 0o777 == 0o700
-    assert not os.path.exists(os.path.dirname(path))
+    assert main(["run", "--workers", "a", str(path)]) == 0
+    *modes, directory = capfd.readouterr().out.split()[-3:]
+    assert modes == ["0o600", "0o700"]
+    assert not os.path.exists(directory)
 
 
 def test_workers_meet_over_the_key_and_the_port_they_were_given(script: Script) -> None:

@@ -236,7 +236,9 @@ def test_bad_arguments_are_told(name: str) -> None:
 def test_dtypes_that_do_not_fit_are_told() -> None:
     with pytest.raises(DTypeError, match="integers as input of embedding, got float32"):
         nn.Embedding(3, 2)(tg.tensor([1.0]))
-    with pytest.raises(DTypeError, match=r"as input of linear, got int64; use input.to"):
+    with pytest.raises(
+        DTypeError, match=r"complex numbers in linear, got int64; use \.to\(telegrad"
+    ):
         nn.Linear(3, 2)(tg.tensor([1, 2, 3]))
     with pytest.raises(DTypeError, match="truth values or real numbers, got int64"):
         F.scaled_dot_product_attention(
@@ -311,7 +313,7 @@ def test_losses_of_integers_are_refused_instead_of_wrapping_around(name: str, dt
 
 
 def test_log_probabilities_that_are_complex_are_refused() -> None:
-    message = r"real numbers as input of nll_loss, got complex64; use real\(input\)"
+    message = r"real numbers in nll_loss, got complex64; take real\(x\)"
     with pytest.raises(DTypeError, match=message):
         F.nll_loss(tg.tensor([0.5j, 1.0]), tg.tensor(0))
 

@@ -293,7 +293,7 @@ def test_bad_names_and_kinds_are_refused() -> None:
         module.add_module("forward", nn.ReLU())
     with pytest.raises(UsageError, match="Parameter or None"):
         module.register_parameter("a", tg.ones(2))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="expected a Module as 'a', got int"):
+    with pytest.raises(UsageError, match="expected a Module or None as 'a', got int"):
         module.add_module("a", 3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="Tensor or None"):
         module.register_buffer("a", 3)  # type: ignore[arg-type]
@@ -366,6 +366,7 @@ def test_lists_and_dicts_of_modules() -> None:
     by_name["c"] = nn.Tanh()
     del by_name["b"]
     assert list(by_name) == ["c"]
+    assert list(nn.Sequential(by_name)) == [by_name]
     by_name.clear()
     assert not len(by_name)
 

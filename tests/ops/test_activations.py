@@ -83,15 +83,22 @@ def test_silu_and_its_slope_vanish_at_the_lowest_numbers(dtype: str) -> None:
     assert (y.item(), gradient.item()) == (0.0, 0.0)
 
 
+def test_relu_of_integers_are_integers_as_in_pytorch() -> None:
+    found, expected = tg.relu(tg.tensor([-1, 2])), torch.relu(torch.tensor([-1, 2]))
+    assert found.dtype == tg.int64
+    assert found.tolist() == expected.tolist()
+
+
 def test_relu_has_slope_zero_at_zero_as_in_pytorch() -> None:
     x = tg.tensor([0.0], requires_grad=True)
     (gradient,) = tg.autograd.grad(tg.relu(x).sum(), x)
     assert gradient.item() == 0.0
 
 
-def test_integers_become_float32() -> None:
-    for function, _ in PAIRS.values():
-        assert function(tg.asarray([1, 2])).dtype == tg.float32
+def test_integers_become_float32_but_for_relu() -> None:
+    for name, (function, _) in PAIRS.items():
+        expected = tg.int64 if name == "relu" else tg.float32
+        assert function(tg.asarray([1, 2])).dtype == expected
 
 
 @pytest.mark.parametrize("name", ["relu", "softplus", "log_sigmoid"])

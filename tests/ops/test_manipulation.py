@@ -178,3 +178,16 @@ def test_a_shape_with_fewer_axes_is_refused(length: int) -> None:
         tg.zeros(length).copy_(x.detach())
     with pytest.raises(ShapeError, match="at least 1 axes"):
         tg.broadcast_to(tg.ones(1), ())
+
+
+@pytest.mark.parametrize("function", [tg.reshape, tg.broadcast_to])
+def test_one_number_is_a_shape_with_one_axis(function: Any) -> None:
+    assert function(tg.ones(1), 1).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    "make", [tg.zeros, tg.rand, lambda shape: tg.full(shape, 1.0), lambda n: tg.ones(1).expand(n)]
+)
+def test_a_length_below_zero_is_refused(make: Any) -> None:
+    with pytest.raises(ShapeError, match=r"lengths of 0 or more .*\(-2,\)"):
+        make(-2)

@@ -102,6 +102,11 @@ KINKS: dict[str, Kink] = {
     "hypot at zero": same("hypot", [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]),
     "atan2 at zero": same("atan2", [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]),
     "std of equal values": Kink(telegrad.std, lambda x: torch.std(x, correction=0), ([2.0, 2.0],)),
+    "var of as many as its correction": Kink(
+        lambda x: telegrad.var(x, axis=0, correction=3),
+        lambda x: torch.var(x, 0, correction=3),
+        ([1.0, 2.0, 4.0],),
+    ),
     NOT_CHOSEN: Kink(
         lambda x: telegrad.where(x > 0, telegrad.log(x), telegrad.zeros_like(x)),
         lambda x: torch.where(x > 0, torch.log(x), torch.zeros_like(x)),

@@ -8,12 +8,12 @@ Tensor and leaves its argument unchanged.
 from contextlib import ContextDecorator
 from typing import Any, NamedTuple
 
-from telegrad.autograd.tangents import check_tangent
 from telegrad.errors import DTypeError, LevelError
 from telegrad.tensors import Tensor
-from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.describe import no_tensor
 from telegrad.tensors.forward.duals import join, split
 from telegrad.tensors.forward.levels import LEVELS, Level
+from telegrad.tensors.likeness import check_like
 
 __all__ = [
     "UnpackedDualTensor",
@@ -185,16 +185,13 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     found = _find(level, "make a dual tensor")
     for name, value in (("tensor", tensor), ("tangent", tangent)):
         if not isinstance(value, Tensor):
-            raise DTypeError(
-                f"expected a Tensor as {name} of make_dual, got {kind_of(value)}; convert it "
-                f"with {way_in(value, 'telegrad.tensor')}"
-            )
+            raise no_tensor(value, f"as {name} of make_dual")
     if tensor.dtype.kind not in "fc":
         raise DTypeError(
             f"expected a primal of floating or complex dtype, got {tensor.dtype}; only such values "
             "have derivatives, convert it first, e.g. with .to(telegrad.float32)"
         )
-    check_tangent(tensor, tangent, "the tangent of make_dual")
+    check_like(tangent, tensor, "the tangent of make_dual")
     number = LEVELS.get().index(found)
     for name, value in (("tensor", tensor), ("tangent", tangent)):
         if found in (value.tangents or ()):
@@ -219,7 +216,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         UnpackedDualTensor(primal=tensor([1.]), tangent=None)
     """
     if not isinstance(tensor, Tensor):
-        raise DTypeError(f"expected a Tensor for unpack_dual, got {kind_of(tensor)}")
+        raise no_tensor(tensor, "for unpack_dual")
     if level is None and not LEVELS.get():
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(*split(tensor, _find(level, "unpack a dual tensor")))

@@ -49,9 +49,6 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         *args: Its positional arguments.
         **options: Its keyword arguments.
 
-    Returns:
-        The function's result.
-
     Raises:
         UsageError: If PyTorch's `use_reentrant` is given.
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from telegrad.arrays import backend_of
-from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError
+from telegrad.errors import DTypeError, GradientError
 from telegrad.tensors import Tensor, history_of, wrap
-from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.describe import kind_of, no_tensor, way_in
+from telegrad.tensors.likeness import check_like
 from telegrad.tensors.shared import unshared
 
 Tensors: TypeAlias = Tensor | Sequence[Tensor]
@@ -43,7 +44,7 @@ def listed(
         if not isinstance(each, Tensor):
             listed[i] = each = adopted(each)
             if not isinstance(each, Tensor):
-                raise DTypeError(f"expected a Tensor as {name}[{i}], got {kind_of(each)}")
+                raise no_tensor(each, f"as {name}[{i}]")
     return listed
 
 
@@ -122,20 +123,7 @@ def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
     if type(gradient) is Start:
         gradient, start = gradient
     if not isinstance(gradient, Tensor):
-        raise DTypeError(f"expected a Tensor or None as {name}, got {kind_of(gradient)}")
-    if gradient.shape != x.shape:
-        raise ShapeError(
-            f"expected a gradient of shape {x.shape}, that of its tensor, as {name}, got "
-            f"{gradient.shape}"
-        )
-    if gradient.dtype != x.dtype:
-        raise DTypeError(
-            f"expected a gradient of dtype {x.dtype}, that of its tensor, as {name}, got "
-            f"{gradient.dtype}; convert it with .to({x.dtype})"
-        )
-    if backend_of(gradient.array) is not backend_of(x.array):
-        raise DeviceError(
-            f"expected a gradient on {x.device} as {name}, got one on {gradient.device}"
-        )
+        raise no_tensor(gradient, f"as {name}", "a Tensor or None")
+    check_like(gradient, x, f"the gradient {name}", "its tensor")
     gradient = unshared(gradient) if start is None else start
     return gradient if recorded or gradient.is_dual else gradient.array

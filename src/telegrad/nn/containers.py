@@ -1,6 +1,6 @@
 """Modules that hold other modules: in sequence, in a list, by name."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from telegrad.errors import UsageError
@@ -83,8 +83,9 @@ class Sequential(_Numbered):
 
     def __init__(self, *modules: Any) -> None:
         super().__init__()
-        if len(modules) == 1 and isinstance(modules[0], Mapping):
-            for name, module in modules[0].items():
+        first = modules[0] if len(modules) == 1 else None
+        if isinstance(first, Mapping) and not isinstance(first, Module):
+            for name, module in first.items():
                 self.add_module(name, _module(module))
         else:
             self._hold(modules)
@@ -125,7 +126,7 @@ class ModuleList(_Numbered):
         return cls(modules.values())
 
 
-class ModuleDict(Module):
+class ModuleDict(Module, MutableMapping[str, Module]):
     """Modules by name; what is done with them is up to the module that holds it.
 
     Arguments:
@@ -137,19 +138,17 @@ class ModuleDict(Module):
         (1, 2)
     """
 
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()
         self.update(modules or {})
 
-    def update(self, modules: Mapping[str, Module]) -> None:
-        """Add modules, or put them in the place of those with their names."""
-        for name, module in modules.items():
-            self[name] = module
-
     def __getitem__(self, name: str) -> Module:
         found = vars(self).get(name)
         if not isinstance(found, Module):
-            raise KeyError(f"expected one of {', '.join(self.keys())}, got {name!r}")
+            raise KeyError(f"expected one of {', '.join(self)}, got {name!r}")
         return found
 
     def __setitem__(self, name: str, module: Module) -> None:
@@ -160,36 +159,10 @@ class ModuleDict(Module):
         delattr(self, name)
 
     def __len__(self) -> int:
-        return len(self.keys())
+        return len(self.own_modules())
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.keys()
-
-    def keys(self) -> list[str]:
-        """Return the names, in order of insertion."""
-        return list(self.own_modules())
-
-    def values(self) -> list[Module]:
-        """Return the modules."""
-        return list(self.own_modules().values())
-
-    def items(self) -> list[tuple[str, Module]]:
-        """Return names and modules."""
-        return list(self.own_modules().items())
-
-    def pop(self, name: str) -> Module:
-        """Take a module out and give it back."""
-        found = self[name]
-        delattr(self, name)
-        return found
-
-    def clear(self) -> None:
-        """Take all modules out."""
-        for name in self.keys():
-            delattr(self, name)
+        return iter(self.own_modules())
 
 
 def _module(value: Any) -> Module:

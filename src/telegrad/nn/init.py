@@ -108,9 +108,6 @@ def uniform_(
         b: The largest value.
         generator: The stream to draw from; that of the process by default.
 
-    Returns:
-        The tensor.
-
     Examples:
         >>> tg.nn.init.uniform_(tg.empty(2, 3)).shape
         (2, 3)
@@ -128,14 +125,11 @@ def normal_(
 ) -> Tensor:
     """Fill a tensor from the normal distribution.
 
+    The other arguments are those of ``uniform_``.
+
     Arguments:
-        tensor: The tensor to fill.
         mean: Its mean.
         std: Its standard deviation.
-        generator: The stream to draw from; that of the process by default.
-
-    Returns:
-        The tensor.
 
     Examples:
         >>> tg.nn.init.normal_(tg.empty(2, 3), std=0.02).shape
@@ -162,9 +156,6 @@ def trunc_normal_(
         a: The lower bound.
         b: The upper bound.
         generator: The stream to draw from; that of the process by default.
-
-    Returns:
-        The tensor.
 
     Raises:
         UsageError: If `std` is not above 0, or `a` not below `b`.
@@ -211,9 +202,6 @@ def xavier_uniform_(
         gain: The factor that ``calculate_gain`` returns.
         generator: The stream to draw from; that of the process by default.
 
-    Returns:
-        The tensor.
-
     Raises:
         ShapeError: If the tensor has fewer than two axes.
 
@@ -228,13 +216,7 @@ def xavier_uniform_(
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill a tensor normally, so that the variance neither grows nor shrinks, averaged both ways.
 
-    Arguments:
-        tensor: The tensor to fill.
-        gain: The factor that ``calculate_gain`` returns.
-        generator: The stream to draw from; that of the process by default.
-
-    Returns:
-        The tensor.
+    The arguments are those of ``xavier_uniform_``.
 
     Raises:
         ShapeError: If the tensor has fewer than two axes.
@@ -270,9 +252,6 @@ def kaiming_uniform_(
         nonlinearity: The activation, as ``calculate_gain`` knows it.
         generator: The stream to draw from; that of the process by default.
 
-    Returns:
-        The tensor.
-
     Raises:
         ShapeError: If the tensor has fewer than two axes.
         UsageError: If the mode or the activation is not known.
@@ -294,15 +273,7 @@ def kaiming_normal_(
 ) -> Tensor:
     """Fill a tensor normally, so that the variance stays with this activation.
 
-    Arguments:
-        tensor: The tensor to fill.
-        a: The slope of the activation below zero.
-        mode: "fan_in" keeps the variance forward, "fan_out" backward.
-        nonlinearity: The activation, as ``calculate_gain`` knows it.
-        generator: The stream to draw from; that of the process by default.
-
-    Returns:
-        The tensor.
+    The arguments are those of ``kaiming_uniform_``.
 
     Raises:
         ShapeError: If the tensor has fewer than two axes.
@@ -322,9 +293,6 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
         tensor: The tensor to fill.
         gain: What they are multiplied by.
         generator: The stream to draw from; that of the process by default.
-
-    Returns:
-        The tensor.
 
     Raises:
         ShapeError: If the tensor has fewer than two axes.

@@ -59,11 +59,7 @@ class _Weighted(Module):
 class CrossEntropyLoss(_Weighted):
     """The cross entropy of ``softmax(input)`` and classes, or probabilities.
 
-    Arguments:
-        weight: How much each class counts.
-        ignore_index: The class of items that don't count.
-        reduction: "mean" (the default), "sum" or "none".
-        label_smoothing: Which share of each target is spread over all classes.
+    The arguments are those of ``functional.cross_entropy``.
 
     Examples:
         >>> tg.nn.CrossEntropyLoss()(tg.tensor([[2.0, 0.0], [0.0, 2.0]]), tg.tensor([0, 1]))
@@ -90,10 +86,7 @@ class CrossEntropyLoss(_Weighted):
 class NLLLoss(_Weighted):
     """Minus the log-probability of each item's class.
 
-    Arguments:
-        weight: How much each class counts.
-        ignore_index: The class of items that don't count.
-        reduction: "mean" (the default), "sum" or "none".
+    The arguments are those of ``functional.cross_entropy``.
 
     Examples:
         >>> tg.nn.NLLLoss()(tg.log_softmax(tg.tensor([[2.0, 0.0]])), tg.tensor([0]))
@@ -113,10 +106,7 @@ class NLLLoss(_Weighted):
 class BCEWithLogitsLoss(_Weighted):
     """The cross entropy of ``sigmoid(input)`` and a target from 0 to 1.
 
-    Arguments:
-        weight: How much each element counts.
-        reduction: "mean" (the default), "sum" or "none".
-        pos_weight: How much a target of 1 counts.
+    The arguments are those of ``functional.binary_cross_entropy_with_logits``.
 
     Examples:
         >>> tg.nn.BCEWithLogitsLoss()(tg.tensor([0.0, 2.0]), tg.tensor([1.0, 1.0]))

@@ -80,25 +80,18 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name)
-        if isinstance(old, Parameter) and value is not None and not isinstance(value, Parameter):
-            raise UsageError(
-                f"expected a Parameter or None as {name!r} of {type(self).__name__}, got "
-                f"{type(value).__name__}; wrap it in nn.Parameter, or change the value in "
-                "place with copy_ under no_grad"
+        if isinstance(old, Parameter):
+            advice = (
+                "wrap it in nn.Parameter, or change the value in place with copy_ under no_grad"
             )
-        if isinstance(old, Module) and value is not None and not isinstance(value, Module):
-            raise UsageError(
-                f"expected a Module or None as {name!r} of {type(self).__name__}, got "
-                f"{type(value).__name__}; give it another name, or delete the module first"
-            )
+            _check(value, Parameter, f"{name!r} of {type(self).__name__}", advice)
+        if isinstance(old, Module):
+            advice = "give it another name, or delete the module first"
+            _check(value, Module, f"{name!r} of {type(self).__name__}", advice)
         if self._buffer_names is not None and name in self._buffer_names:
             if isinstance(value, Parameter):
                 del self._buffer_names[name]
-            elif value is not None and not isinstance(value, Tensor):
-                raise UsageError(
-                    f"expected a Tensor or None as buffer {name!r} of {type(self).__name__}, got "
-                    f"{type(value).__name__}"
-                )
+            _check(value, Tensor, f"buffer {name!r} of {type(self).__name__}")
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -108,10 +101,7 @@ class Module:
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Make `param` an attribute; the name may be computed."""
-        if param is not None and not isinstance(param, Parameter):
-            raise UsageError(
-                f"expected a Parameter or None as {name!r}, got {type(param).__name__}"
-            )
+        _check(param, Parameter, repr(name))
         setattr(self, _checked(name, self), param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -122,10 +112,7 @@ class Module:
             tensor: The values; None for none yet.
             persistent: Whether it is in ``state_dict``.
         """
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise UsageError(
-                f"expected a Tensor or None as buffer {name!r}, got {type(tensor).__name__}"
-            )
+        _check(tensor, Tensor, f"buffer {name!r}")
         if isinstance(tensor, Parameter):
             raise UsageError(
                 f"expected a Tensor as buffer {name!r}, got a Parameter, which would be trained; "
@@ -138,8 +125,7 @@ class Module:
 
     def add_module(self, name: str, module: "Module | None") -> None:
         """Make `module` a child under this name."""
-        if module is not None and not isinstance(module, Module):
-            raise UsageError(f"expected a Module as {name!r}, got {type(module).__name__}")
+        _check(module, Module, repr(name))
         setattr(self, _checked(name, self), module)
 
     register_module = add_module
@@ -352,6 +338,13 @@ class Module:
             return f"{type(self).__name__}({own})"
         inside = "\n  ".join(([own] if own else []) + lines)
         return f"{type(self).__name__}(\n  {inside}\n)"
+
+
+def _check(value: Any, kind: type, what: str, advice: str = "") -> None:
+    """Raise unless a value is None or of this kind."""
+    if value is not None and not isinstance(value, kind):
+        got = f"{type(value).__name__}; {advice}".removesuffix("; ")
+        raise UsageError(f"expected a {kind.__name__} or None as {what}, got {got}")
 
 
 def _checked(name: str, module: Module) -> str:

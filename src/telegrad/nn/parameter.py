@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays.devices import placed
 from telegrad.arrays.freed_memory import keep_freed_memory
 from telegrad.ops.creation import tensor
-from telegrad.tensors import LEAF, Tensor
+from telegrad.tensors import Tensor
+from telegrad.tensors.tensor import rebuild
 from telegrad.tensors.text import tensor_text
 
 
@@ -51,10 +51,4 @@ class Parameter(Tensor):
 
 def rebuild_parameter(array: Any, requires_grad: bool, device: str | None = None) -> Parameter:
     """Return a Parameter from a pickle, a copy, or another worker; the array becomes its own."""
-    made = object.__new__(Parameter)
-    own = array.astype(array.dtype.char)  # as in `rebuild`
-    made.array = own if device is None else placed(own, device)
-    made.node = LEAF if requires_grad else None
-    made.tangents = None
-    made.meta = None
-    return made
+    return Parameter(rebuild(array, False, device), requires_grad)

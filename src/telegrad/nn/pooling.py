@@ -8,12 +8,7 @@ from telegrad.tensors import Tensor
 class MaxPool2d(Module):
     """The largest element of each window.
 
-    Arguments:
-        kernel_size: The rows and columns of a window; a number for both.
-        stride: How far apart windows are; `kernel_size` by default.
-        padding: The border around the input.
-        dilation: How far apart the elements of a window are.
-        ceil_mode: Whether a last window may reach beyond the border.
+    The arguments are those of ``functional.max_pool2d``.
 
     Examples:
         >>> tg.nn.MaxPool2d(2)(tg.ones(1, 1, 4, 4)).shape
@@ -50,13 +45,7 @@ class MaxPool2d(Module):
 class AvgPool2d(Module):
     """The average of each window.
 
-    Arguments:
-        kernel_size: The rows and columns of a window; a number for both.
-        stride: How far apart windows are; `kernel_size` by default.
-        padding: The border around the input.
-        ceil_mode: Whether a last window may reach beyond the border.
-        count_include_pad: Whether the border counts in the average.
-        divisor_override: What to divide by, instead of the number of elements.
+    The arguments are those of ``functional.avg_pool2d``.
 
     Examples:
         >>> tg.nn.AvgPool2d(2)(tg.ones(1, 1, 4, 4)).shape

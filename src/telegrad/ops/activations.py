@@ -10,8 +10,6 @@ from telegrad.rules import activations as _primitives
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.fast_paths import unary
 
-__all__ = ["gelu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus"]
-
 _gelu = unary(_primitives.GELU)
 _gelu_tanh = unary(_primitives.GELU_TANH)
 _softplus = unary(_primitives.SOFTPLUS)

@@ -1,7 +1,7 @@
 """Checking and completing the arguments of public functions."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,37 +9,29 @@ import numpy as np
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.rules.manipulation import ASTYPE
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.inputs import as_inputs, joint_dtype
-
-__all__ = [
-    "ArrayLike",
-    "Axis",
-    "as_dtype",
-    "as_indices",
-    "as_matrix",
-    "as_tensor",
-    "check_keepdims",
-    "check_real",
-    "normalized_axes",
-    "normalized_axis",
-    "promoted",
-    "shape_of",
-]
+from telegrad.tensors.torch_hints import unexpected
 
 ArrayLike: TypeAlias = Any
 """A Tensor, or a Python number beside one."""
 Axis: TypeAlias = int | tuple[int, ...] | None
+Unknown: TypeAlias = Mapping[str, object]
+"""Options by name that a function does not have, in PyTorch's words, perhaps."""
 
 
-def as_tensor(x: Any, name: str) -> Tensor:
-    """Return `x` if it is a Tensor, and a number or NumPy array as a constant; else raise."""
+def as_tensor(x: Any, name: str, unknown: Unknown | None = None) -> Tensor:
+    """Return `x` if it is a Tensor, and a number or NumPy array as a constant; else raise.
+
+    `unknown` are options given to the function `name` that it does not have.
+    """
+    if unknown:
+        raise unexpected(name, unknown)
     return x if isinstance(x, Tensor) else as_inputs(name, (x,))[0]
 
 
-def as_matrix(x: Any, name: str) -> Tensor:
+def as_matrix(x: Any, name: str, unknown: Unknown | None = None) -> Tensor:
     """Return `x` as a Tensor with at least two axes."""
-    matrix = as_tensor(x, name)
+    matrix = as_tensor(x, name, unknown)
     if matrix.ndim < 2:
         raise ShapeError(
             f"expected a matrix or a stack of matrices in {name}, got shape {matrix.shape}"
@@ -53,6 +45,15 @@ def as_indices(x: Any, name: str) -> Tensor:
     if indices.dtype.kind not in "iu":
         raise DTypeError(f"expected integers as indices in {name}, got {indices.dtype}")
     return indices
+
+
+def check_floating(x: Tensor, name: str) -> None:
+    """Raise unless `x` has a floating or complex dtype."""
+    if x.dtype.kind not in "fc":
+        raise DTypeError(
+            f"expected floating or complex numbers in {name}, got {x.dtype}; use "
+            ".to(telegrad.float32)"
+        )
 
 
 def check_real(x: Tensor, name: str) -> None:
@@ -84,12 +85,15 @@ def shape_of(shape: int | Sequence[int], *more: int) -> tuple[int, ...]:
     """Return a shape that is given as a sequence of numbers, or as one or several numbers."""
     lengths: Sequence[Any] = shape if isinstance(shape, Sequence) and not more else (shape, *more)
     try:
-        return tuple(operator.index(length) for length in lengths)
+        found = tuple(operator.index(length) for length in lengths)
     except TypeError:
         raise DTypeError(
             f"expected whole numbers as the lengths of a shape, got {tuple(lengths)!r}; a dtype is "
             "given as dtype="
         ) from None
+    if min(found, default=0) < 0:
+        raise ShapeError(f"expected lengths of 0 or more in a shape, got {found}")
+    return found
 
 
 def normalized_axis(axis: int, ndim: int, name: str) -> int:

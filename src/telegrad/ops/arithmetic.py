@@ -7,22 +7,6 @@ from telegrad.rules import arithmetic as _arithmetic
 from telegrad.rules import selection as _selection
 from telegrad.tensors import Tensor
 
-__all__ = [
-    "add",
-    "divide",
-    "floor_divide",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
-    "positive",
-    "pow",
-    "reciprocal",
-    "remainder",
-    "square",
-    "subtract",
-]
-
 
 @elementwise(_arithmetic.NEGATIVE)
 def negative(x: ArrayLike, /) -> Tensor:

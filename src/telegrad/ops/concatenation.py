@@ -5,13 +5,11 @@ from itertools import accumulate
 from typing import Never
 
 from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis, promoted
+from telegrad.ops.arguments import ArrayLike, Unknown, as_tensor, normalized_axis, promoted
 from telegrad.ops.manipulation import reshape
 from telegrad.rules.concatenation import concat_of, stack_of, unstack_of
 from telegrad.tensors import Tensor, apply, apply_several
 from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["concat", "stack", "unstack"]
 
 _AT_ONCE = 256
 """How many layers one node gives; the time to sum their cotangents grows with its square."""
@@ -31,9 +29,7 @@ def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, **unknown: Neve
         >>> tg.concat([tg.tensor([1, 2]), tg.tensor([3])])
         tensor([1, 2, 3])
     """
-    if unknown:
-        raise unexpected("concat", unknown)
-    parts = _parts(arrays, "concat")
+    parts = _parts(arrays, "concat", unknown)
     if axis is None:
         parts, axis = [reshape(x, (-1,)) for x in parts], 0
     first = parts[0].shape
@@ -66,9 +62,7 @@ def stack(arrays: Sequence[ArrayLike], /, axis: int = 0, **unknown: Never) -> Te
         tensor([[1, 2],
                 [3, 4]])
     """
-    if unknown:
-        raise unexpected("stack", unknown)
-    parts = _parts(arrays, "stack")
+    parts = _parts(arrays, "stack", unknown)
     for x in parts[1:]:
         if x.shape != parts[0].shape:
             raise ShapeError(f"expected equal shapes in stack, got {parts[0].shape} and {x.shape}")
@@ -87,9 +81,7 @@ def unstack(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> tuple[Tensor, .
         >>> tg.unstack(tg.tensor([[1, 2], [3, 4]]))
         (tensor([1, 2]), tensor([3, 4]))
     """
-    if unknown:
-        raise unexpected("unstack", unknown)
-    x = as_tensor(x, "unstack")
+    x = as_tensor(x, "unstack", unknown)
     axis = normalized_axis(axis, x.ndim, "unstack")
     count = x.shape[axis]
     before = (slice(None),) * axis
@@ -103,7 +95,9 @@ def unstack(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> tuple[Tensor, .
     return tuple(layers)
 
 
-def _parts(arrays: Sequence[ArrayLike], name: str) -> list[Tensor]:
+def _parts(arrays: Sequence[ArrayLike], name: str, unknown: Unknown) -> list[Tensor]:
+    if unknown:
+        raise unexpected(name, unknown)
     listed = list(arrays)
     if not listed:
         raise ShapeError(f"expected at least one tensor in {name}, got an empty sequence")

@@ -18,8 +18,6 @@ from telegrad.ops.manipulation import reshape
 from telegrad.rules import contraction as _primitives
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["einsum"]
-
 
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     """Sum products over named axes.

@@ -10,16 +10,13 @@ import numpy as np
 from telegrad.arrays import backend_of
 from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError
-from telegrad.ops.arguments import as_dtype
 from telegrad.ops.concatenation import stack
 from telegrad.ops.filled import made
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.dtypes import refuse_complex
+from telegrad.tensors.dtypes import as_dtype, refuse_complex
 from telegrad.tensors.numpy.masked import refuse_masked
 from telegrad.tensors.shared import share
 from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["asarray", "from_dlpack", "tensor"]
 
 _DEFAULTS: dict[str, np.dtype[Any]] = {
     "f": np.dtype("float32"),

@@ -3,22 +3,25 @@
 from typing import Any, Never
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, normalized_axis
+from telegrad.ops.arguments import ArrayLike, Unknown, as_tensor, normalized_axis
 from telegrad.ops.concatenation import concat
 from telegrad.ops.manipulation import broadcast_to
 from telegrad.rules import cumulative as _primitives
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.inputs import as_inputs
-from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["cumulative_prod", "cumulative_sum", "diff"]
 
 
 def _running(
-    primitive: Primitive, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool
+    primitive: Primitive,
+    x: ArrayLike,
+    axis: int | None,
+    dtype: Any,
+    include_initial: bool,
+    unknown: Unknown,
 ) -> Tensor:
-    x = as_tensor(x, primitive.name)
+    x = as_tensor(x, primitive.name, unknown)
     if axis is None:
         if x.ndim != 1:
             raise ShapeError(
@@ -60,9 +63,7 @@ def cumulative_sum(
         >>> tg.cumulative_sum(tg.tensor([1, 2, 3]), include_initial=True)
         tensor([0, 1, 3, 6])
     """
-    if unknown:
-        raise unexpected("cumulative_sum", unknown)
-    return _running(_primitives.CUMULATIVE_SUM, x, axis, dtype, include_initial)
+    return _running(_primitives.CUMULATIVE_SUM, x, axis, dtype, include_initial, unknown)
 
 
 def cumulative_prod(
@@ -76,10 +77,9 @@ def cumulative_prod(
 ) -> Tensor:
     """Return the product of each element and all before it.
 
+    The other arguments are those of ``cumulative_sum``.
+
     Arguments:
-        x: The values.
-        axis: The axis to go along; may be left out where there is one.
-        dtype: The dtype to compute in and to return; that of x by default.
         include_initial: Whether the result starts with a one.
 
     Raises:
@@ -89,9 +89,7 @@ def cumulative_prod(
         >>> tg.cumulative_prod(tg.tensor([1, 2, 3]))
         tensor([1, 2, 6])
     """
-    if unknown:
-        raise unexpected("cumulative_prod", unknown)
-    return _running(_primitives.CUMULATIVE_PROD, x, axis, dtype, include_initial)
+    return _running(_primitives.CUMULATIVE_PROD, x, axis, dtype, include_initial, unknown)
 
 
 def diff(

@@ -11,8 +11,6 @@ from telegrad.tensors.recording.modes import MODE
 from telegrad.tensors.recording.op_node import variant
 from telegrad.tensors.shared import plain
 
-__all__ = ["to_device"]
-
 # Not called by `apply`, whose results are on the backend of the inputs.
 _TO_DEVICE = Primitive(
     "to_device",

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from telegrad.errors import DTypeError
-from telegrad.ops.arguments import as_dtype
 from telegrad.tensors import Tensor
+from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.inputs import default_dtype, joint_dtype, number_dtype, promote
 
 __all__ = [

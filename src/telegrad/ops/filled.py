@@ -8,27 +8,13 @@ import numpy as np
 from telegrad.arrays import backend_of
 from telegrad.arrays.devices import placed
 from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, shape_of
+from telegrad.ops.arguments import ArrayLike, as_tensor, shape_of
 from telegrad.ops.manipulation import astype, broadcast_to
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.dtypes import fitting, refuse_complex
+from telegrad.tensors.dtypes import as_dtype, fitting, refuse_complex
 from telegrad.tensors.inputs import default_dtype
 from telegrad.tensors.recording.modes import MODE
 from telegrad.tensors.torch_hints import unexpected
-
-__all__ = [
-    "arange",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]
 
 _FLOAT32 = np.dtype("float32")
 
@@ -54,11 +40,7 @@ def empty(
 ) -> Tensor:
     """Make a tensor whose elements are yet to be set: zeros.
 
-    Arguments:
-        shape: The lengths of the axes: a tuple or a number.
-        *more: Further lengths, where the shape is given as several numbers.
-        dtype: The dtype of the result; float32 by default.
-        device: Where to make it, such as "cuda"; the CPU by default.
+    The arguments are those of ``zeros``.
 
     Examples:
         >>> tg.empty(2)
@@ -105,11 +87,7 @@ def ones(
 ) -> Tensor:
     """Make a tensor of ones.
 
-    Arguments:
-        shape: The lengths of the axes: a tuple or a number.
-        *more: Further lengths, where the shape is given as several numbers.
-        dtype: The dtype of the result; float32 by default.
-        device: Where to make it, such as "cuda"; the CPU by default.
+    The arguments are those of ``zeros``.
 
     Examples:
         >>> tg.ones(2, 3)
@@ -173,10 +151,7 @@ def _natural(number: Any) -> np.dtype[Any]:
 def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Make a tensor of the shape and dtype of x whose elements are yet to be set: zeros.
 
-    Arguments:
-        x: The tensor to be like.
-        dtype: The dtype of the result; that of x by default.
-        device: Where to make it, such as "cuda"; beside x by default.
+    The arguments are those of ``zeros_like``.
 
     Examples:
         >>> tg.empty_like(tg.tensor([1, 2]))
@@ -203,10 +178,7 @@ def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Ten
 def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Make ones of the shape and dtype of x, beside it.
 
-    Arguments:
-        x: The tensor to be like.
-        dtype: The dtype of the result; that of x by default.
-        device: Where to make it, such as "cuda"; beside x by default.
+    The arguments are those of ``zeros_like``.
 
     Examples:
         >>> tg.ones_like(tg.tensor([1.0, 2.0]))
@@ -218,11 +190,10 @@ def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tens
 def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Make a tensor with one value everywhere, of the shape and dtype of x, beside it.
 
+    The other arguments are those of ``zeros_like``.
+
     Arguments:
-        x: The tensor to be like.
         fill_value: A number, or a 0-d tensor, whose history the result then has.
-        dtype: The dtype of the result; that of x by default.
-        device: Where to make it, such as "cuda"; beside x by default.
 
     Raises:
         ShapeError: If the value is a tensor with axes.

@@ -16,9 +16,6 @@ from telegrad.tensors.dtypes import fitting
 from telegrad.tensors.inputs import as_inputs, fits_kind
 from telegrad.tensors.shared import SharedArray
 from telegrad.tensors.tensor import refuse_in_place
-from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]
 
 _PLAIN = frozenset({int, slice, type(None), type(...)})
 """The commonest parts of an index, which are immutable."""
@@ -164,9 +161,7 @@ def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, **unknown
         >>> tg.take(tg.tensor([10, 20, 30]), tg.tensor([2, 0, 2]))
         tensor([30, 10, 30])
     """
-    if unknown:
-        raise unexpected("take", unknown)
-    x = as_tensor(x, "take")
+    x = as_tensor(x, "take", unknown)
     if axis is None:
         if x.ndim != 1:
             raise ShapeError(f"expected one axis, or the axis to take from, got shape {x.shape}")
@@ -197,9 +192,7 @@ def take_along_axis(
         tensor([[2],
                 [3]])
     """
-    if unknown:
-        raise unexpected("take_along_axis", unknown)
-    x = as_tensor(x, "take_along_axis")
+    x = as_tensor(x, "take_along_axis", unknown)
     indices = as_indices(indices, "take_along_axis")
     if indices.ndim != x.ndim:
         raise ShapeError(

@@ -6,29 +6,6 @@ from telegrad.ops.elementwise import elementwise
 from telegrad.rules import logic as _primitives
 from telegrad.tensors import Tensor
 
-__all__ = [
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "equal",
-    "greater",
-    "greater_equal",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "not_equal",
-    "signbit",
-]
-
 
 @elementwise(_primitives.BITWISE_INVERT)
 def bitwise_invert(x: ArrayLike, /) -> Tensor:

@@ -8,8 +8,6 @@ from telegrad.rules import complex_parts as _parts
 from telegrad.rules import magnitude as _primitives
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["abs", "conj", "copysign", "imag", "real", "sign"]
-
 
 @elementwise(_primitives.ABS)
 def abs(x: ArrayLike, /) -> Tensor:

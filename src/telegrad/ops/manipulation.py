@@ -1,39 +1,19 @@
 """The same values in another shape or dtype."""
 
+from collections.abc import Sequence
 from typing import Any, Never
 
 import numpy as np
 
 from telegrad.errors import DTypeError, ShapeError
-from telegrad.ops.arguments import (
-    ArrayLike,
-    Axis,
-    as_dtype,
-    as_tensor,
-    normalized_axes,
-)
+from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes, shape_of
 from telegrad.ops.devices import to_device
 from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.dtypes import refuse_complex
-from telegrad.tensors.torch_hints import unexpected
-
-__all__ = [
-    "astype",
-    "broadcast_arrays",
-    "broadcast_shapes",
-    "broadcast_to",
-    "clone",
-    "expand_dims",
-    "meshgrid",
-    "moveaxis",
-    "permute_dims",
-    "reshape",
-    "squeeze",
-]
+from telegrad.tensors.dtypes import as_dtype, refuse_complex
 
 
-def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
+def reshape(x: ArrayLike, /, shape: int | tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """Return the same elements in another shape.
 
     Arguments:
@@ -50,7 +30,7 @@ def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None
                 [3, 4, 5]])
     """
     x = as_tensor(x, "reshape")
-    shape = tuple(shape)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if copy is False and isinstance(x.array, np.ndarray):
         np.reshape(x.array, shape, copy=False)
     result: Tensor = apply(_primitives.RESHAPE, x, shape=shape)
@@ -85,9 +65,6 @@ def moveaxis(
         source: The axis, or axes, to move.
         destination: Where each is to be.
 
-    Returns:
-        A tensor with the same elements.
-
     Raises:
         ShapeError: If there are not as many destinations as sources.
 
@@ -108,7 +85,7 @@ def moveaxis(
     return permute_dims(x, tuple(order))
 
 
-def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
+def broadcast_to(x: ArrayLike, /, shape: int | Sequence[int]) -> Tensor:
     """Stretch `x` to a larger shape.
 
     Raises:
@@ -119,15 +96,15 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
         tensor([[1, 2],
                 [1, 2]])
     """
-    x = as_tensor(x, "broadcast_to")
-    if x.shape == tuple(shape):
+    x, shape = as_tensor(x, "broadcast_to"), shape_of(shape)
+    if x.shape == shape:
         return x  # type: ignore[no-any-return]
     if x.ndim > len(shape):
         # An assignment, which the kernel may use, would silently drop axes of length 1.
         raise ShapeError(
             f"expected a shape with at least {x.ndim} axes in broadcast_to, got {shape}"
         )
-    return apply(_primitives.BROADCAST_TO, x, shape=tuple(shape))
+    return apply(_primitives.BROADCAST_TO, x, shape=shape)
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -207,9 +184,7 @@ def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
         tensor([[1],
                 [2]])
     """
-    if unknown:
-        raise unexpected("expand_dims", unknown)
-    x = as_tensor(x, "expand_dims")
+    x = as_tensor(x, "expand_dims", unknown)
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise IndexError(
             f"expected an axis from {-x.ndim - 1} to {x.ndim} in expand_dims, got {axis}"
@@ -228,9 +203,7 @@ def squeeze(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
         >>> tg.squeeze(tg.zeros(1, 3, 1), axis=0).shape
         (3, 1)
     """
-    if unknown:
-        raise unexpected("squeeze", unknown)
-    x = as_tensor(x, "squeeze")
+    x = as_tensor(x, "squeeze", unknown)
     if axis is None:
         axis = tuple(at for at, length in enumerate(x.shape) if length == 1)
     gone = normalized_axes(axis, x.ndim, "squeeze")

@@ -14,20 +14,6 @@ from telegrad.rules import products as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.recording.fast_paths import product
 
-__all__ = [
-    "cross",
-    "diag",
-    "diagonal",
-    "diagonal_matrix",
-    "kron",
-    "matmul",
-    "matrix_transpose",
-    "outer",
-    "tensordot",
-    "trace",
-    "vecdot",
-]
-
 _matrix_product = product(_primitives.MATRIX_PRODUCT)
 
 

@@ -17,23 +17,11 @@ import numpy as np
 
 from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError, UsageError
-from telegrad.ops.arguments import as_dtype, shape_of
+from telegrad.ops.arguments import shape_of
 from telegrad.ops.filled import made
 from telegrad.ops.rng_replay import stream_of
 from telegrad.tensors import Tensor
-
-__all__ = [
-    "Generator",
-    "bernoulli",
-    "default_generator",
-    "manual_seed",
-    "permutation",
-    "rand",
-    "rand_like",
-    "randint",
-    "randn",
-    "randn_like",
-]
+from telegrad.tensors.dtypes import as_dtype
 
 Shape: TypeAlias = int | Sequence[int]
 
@@ -167,12 +155,10 @@ def randn(
 ) -> Tensor:
     """Draw numbers from the normal distribution of mean 0 and variance 1, also complex ones.
 
+    The other arguments are those of ``rand``.
+
     Arguments:
-        *shape: The lengths of the axes, as numbers or as one tuple; none for one number.
-        generator: The stream to draw from; that of the process by default.
         dtype: Float32 (the default), float64 or a complex dtype.
-        device: Where the result is to be; the CPU by default.
-        requires_grad: Whether gradients are wanted for the result.
 
     Raises:
         DTypeError: If the dtype is neither floating nor complex.
@@ -312,10 +298,7 @@ def randn_like(
 ) -> Tensor:
     """Draw numbers as ``randn`` in the shape and dtype of x, beside it.
 
-    Arguments:
-        x: The tensor to be like.
-        generator: The stream to draw from; that of the process by default.
-        requires_grad: Whether gradients are wanted for the result.
+    The arguments are those of ``rand_like``.
 
     Examples:
         >>> tg.randn_like(tg.zeros(2, 3)).shape

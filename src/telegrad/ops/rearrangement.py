@@ -18,9 +18,6 @@ from telegrad.ops.indexing import getitem
 from telegrad.ops.manipulation import broadcast_to, expand_dims, reshape
 from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["flip", "repeat", "roll", "tile"]
 
 
 def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
@@ -34,9 +31,7 @@ def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
         tensor([[2, 1],
                 [4, 3]])
     """
-    if unknown:
-        raise unexpected("flip", unknown)
-    x = as_tensor(x, "flip")
+    x = as_tensor(x, "flip", unknown)
     return apply(_primitives.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))
 
 
@@ -50,9 +45,6 @@ def roll(
         shift: How many places to move by; several, one for each axis, as a tuple.
         axis: The axis, or axes, to move along; by default x counts as flat.
 
-    Returns:
-        A tensor of the shape of x.
-
     Raises:
         ShapeError: If there is not one axis for each shift, or x does not have it.
 
@@ -60,9 +52,7 @@ def roll(
         >>> tg.roll(tg.tensor([1, 2, 3, 4]), 1)
         tensor([4, 1, 2, 3])
     """
-    if unknown:
-        raise unexpected("roll", unknown)
-    x = as_tensor(x, "roll")
+    x = as_tensor(x, "roll", unknown)
     if isinstance(shift, tuple) and not (isinstance(axis, tuple) and len(axis) == len(shift)):
         raise ShapeError(f"expected one axis for each shift in roll, got {shift} and {axis}")
     if isinstance(axis, tuple):
@@ -102,9 +92,6 @@ def repeat(
         x: The values.
         repeats: How often: one number, or one for each place of the axis.
         axis: The axis to go along; by default x is flattened first.
-
-    Returns:
-        A tensor that is longer along that axis.
 
     Raises:
         ShapeError: If there are neither one nor as many numbers as places.

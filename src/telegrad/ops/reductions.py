@@ -3,35 +3,16 @@
 from collections.abc import Callable
 from typing import Any, Never
 
-from telegrad.ops.arguments import (
-    ArrayLike,
-    Axis,
-    as_dtype,
-    as_tensor,
-    check_keepdims,
-    normalized_axes,
-)
+from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, check_keepdims, normalized_axes
 from telegrad.rules import cumulative as _cumulative
 from telegrad.rules import reductions as _primitives
 from telegrad.rules import searching as _searching
 from telegrad.rules import statistics as _statistics
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.recording.fast_paths import total
 from telegrad.tensors.torch_hints import unexpected
-
-__all__ = [
-    "all",
-    "any",
-    "count_nonzero",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "std",
-    "sum",
-    "var",
-]
 
 
 def _reduced(
@@ -100,11 +81,7 @@ def prod(
 ) -> Tensor:
     """Return the product over some axes, or over all of them.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
-        dtype: The dtype to compute in and to return; that of x by default.
+    The arguments are those of ``sum``.
 
     Examples:
         >>> tg.prod(tg.tensor([1.0, 2.0, 3.0]))
@@ -116,10 +93,7 @@ def prod(
 def mean(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Return the average over some axes, or over all of them.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``sum``.
 
     Examples:
         >>> tg.mean(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1, keepdims=True)
@@ -140,11 +114,10 @@ def var(
 ) -> Tensor:
     """Return the variance: squared deviations summed, over their number less `correction`.
 
+    The other arguments are those of ``sum``.
+
     Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
         correction: What is taken off the number of elements; 1 for a sample.
-        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.var(tg.tensor([1.0, 2.0, 3.0]))
@@ -166,11 +139,10 @@ def std(
 ) -> Tensor:
     """Return the standard deviation: the root of ``var``.
 
+    The other arguments are those of ``sum``.
+
     Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
         correction: What is taken off the number of elements; 1 for a sample.
-        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.std(tg.tensor([1.0, 2.0, 3.0]), correction=1)
@@ -182,10 +154,7 @@ def std(
 def max(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Return the largest element over some axes; equal ones share the gradient.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``sum``.
 
     Examples:
         >>> tg.max(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
@@ -197,10 +166,7 @@ def max(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: N
 def min(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Return the smallest element over some axes; equal ones share the gradient.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``sum``.
 
     Examples:
         >>> tg.min(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
@@ -212,10 +178,7 @@ def min(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: N
 def all(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Say whether all elements over some axes are true.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``sum``.
 
     Examples:
         >>> tg.all(tg.tensor([True, False]))
@@ -227,10 +190,7 @@ def all(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: N
 def any(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Say whether some element over some axes is true.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``sum``.
 
     Examples:
         >>> tg.any(tg.tensor([True, False]))
@@ -244,10 +204,7 @@ def count_nonzero(
 ) -> Tensor:
     """Return how many elements over some axes are not zero.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``sum``.
 
     Examples:
         >>> tg.count_nonzero(tg.tensor([0, 3, 0, 5]))

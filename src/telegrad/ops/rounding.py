@@ -6,8 +6,6 @@ from telegrad.ops.elementwise import elementwise
 from telegrad.rules import rounding as _primitives
 from telegrad.tensors import Tensor
 
-__all__ = ["ceil", "floor", "nextafter", "round", "trunc"]
-
 
 @elementwise(_primitives.CEIL)
 def ceil(x: ArrayLike, /) -> Tensor:

@@ -16,8 +16,6 @@ from telegrad.ops.updates import at
 from telegrad.rules.indexing import places_along
 from telegrad.tensors import Tensor
 
-__all__ = ["gather", "put_along_axis", "scatter", "scatter_add"]
-
 
 def gather(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """Take the elements of x at `indices` along an axis, in the shape of `indices`.
@@ -28,9 +26,6 @@ def gather(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
         x: The values.
         indices: Integers, with as many axes as x.
         axis: The axis to go along.
-
-    Returns:
-        A tensor of the shape of the indices.
 
     Raises:
         ShapeError: If the shape of the indices does not fit that of x.
@@ -72,11 +67,10 @@ def scatter_add(
 ) -> Tensor:
     """Return a copy of x with `values` added at `indices` along an axis; where one repeats, all.
 
+    The other arguments are those of ``scatter``.
+
     Arguments:
-        x: The tensor to copy.
-        indices: Integers, with as many axes as x.
         values: What to add; it broadcasts to the indices.
-        axis: The axis to go along.
 
     Raises:
         ShapeError: If the shape of the indices does not fit that of x.
@@ -97,11 +91,7 @@ def put_along_axis(
 
     The other axes of `indices` are broadcast against those of x.
 
-    Arguments:
-        x: The tensor to copy.
-        indices: Integers, with as many axes as x.
-        values: What to put there; it broadcasts to the indices.
-        axis: The axis to go along.
+    The arguments are those of ``scatter``.
 
     Raises:
         ShapeError: If the indices don't broadcast against x.

@@ -3,22 +3,17 @@
 from typing import Never
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, as_tensor, check_keepdims, normalized_axis
+from telegrad.ops.arguments import ArrayLike, Unknown, as_tensor, check_keepdims, normalized_axis
 from telegrad.rules import Primitive
 from telegrad.rules import searching as _primitives
 from telegrad.tensors import Tensor, apply, apply_several
-from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
 
 
 def _place(
-    primitive: Primitive, x: ArrayLike, axis: int | None, keepdims: bool, unknown: dict[str, Never]
+    primitive: Primitive, x: ArrayLike, axis: int | None, keepdims: bool, unknown: Unknown
 ) -> Tensor:
-    if unknown:
-        raise unexpected(primitive.name, unknown)
+    x = as_tensor(x, primitive.name, unknown)
     check_keepdims(keepdims, primitive.name)
-    x = as_tensor(x, primitive.name)
     if axis is not None:
         axis = normalized_axis(axis, x.ndim, primitive.name)
     return apply(primitive, x, axis=axis, keepdims=keepdims)
@@ -46,10 +41,7 @@ def argmin(
 ) -> Tensor:
     """Return where the smallest element along an axis is; the first of equal ones.
 
-    Arguments:
-        x: The values.
-        axis: The axis to go along; by default x counts as flat.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``argmax``.
 
     Examples:
         >>> tg.argmin(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)

@@ -8,9 +8,6 @@ from telegrad.ops.elementwise import elementwise
 from telegrad.rules import selection as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs
-from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["clip", "tril", "triu", "where", "where_nonzero"]
 
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -76,9 +73,7 @@ def tril(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
         tensor([[1., 0.],
                 [1., 1.]])
     """
-    if unknown:
-        raise unexpected("tril", unknown)
-    return apply(_primitives.TRIL, as_matrix(x, "tril"), k=k)
+    return apply(_primitives.TRIL, as_matrix(x, "tril", unknown), k=k)
 
 
 def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
@@ -92,6 +87,4 @@ def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
         tensor([[1., 1.],
                 [0., 1.]])
     """
-    if unknown:
-        raise unexpected("triu", unknown)
-    return apply(_primitives.TRIU, as_matrix(x, "triu"), k=k)
+    return apply(_primitives.TRIU, as_matrix(x, "triu", unknown), k=k)

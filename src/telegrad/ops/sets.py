@@ -11,16 +11,6 @@ from telegrad.ops.manipulation import reshape
 from telegrad.rules import searching as _primitives
 from telegrad.tensors import Tensor, apply_several
 
-__all__ = [
-    "UniqueAll",
-    "UniqueCounts",
-    "UniqueInverse",
-    "unique_all",
-    "unique_counts",
-    "unique_inverse",
-    "unique_values",
-]
-
 
 class UniqueAll(NamedTuple):
     """The result of ``unique_all``."""

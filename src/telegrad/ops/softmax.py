@@ -5,13 +5,17 @@ from typing import Any, Never
 import numpy as np
 
 from telegrad.errors import DTypeError
-from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, check_keepdims, normalized_axes
+from telegrad.ops.arguments import (
+    ArrayLike,
+    Axis,
+    Unknown,
+    as_tensor,
+    check_keepdims,
+    normalized_axes,
+)
 from telegrad.rules import Primitive
 from telegrad.rules import softmax as _primitives
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
 def softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
@@ -45,10 +49,7 @@ def logsumexp(
 ) -> Tensor:
     """Return the logarithm of the sum of exponentials over some axes, or over all of them.
 
-    Arguments:
-        x: The values.
-        axis: The axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: Whether the axes gone over stay, with length 1.
+    The arguments are those of ``sum``.
 
     Raises:
         DTypeError: If x is complex.
@@ -62,11 +63,9 @@ def logsumexp(
 
 
 def _along(
-    primitive: Primitive, x: ArrayLike, axis: Axis, unknown: dict[str, Never], **options: Any
+    primitive: Primitive, x: ArrayLike, axis: Axis, unknown: Unknown, **options: Any
 ) -> Tensor:
-    if unknown:
-        raise unexpected(primitive.name, unknown)
-    values = as_tensor(x, primitive.name)
+    values = as_tensor(x, primitive.name, unknown)
     if values.dtype.kind == "c":
         raise DTypeError(
             f"expected real values in {primitive.name}, got {values.dtype}, among which none is "

@@ -6,9 +6,6 @@ from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.rules import searching as _searching
 from telegrad.rules import sorting as _primitives
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.torch_hints import unexpected
-
-__all__ = ["argsort", "sort"]
 
 
 def sort(
@@ -32,9 +29,7 @@ def sort(
         >>> tg.sort(tg.tensor([3, 1, 2]), descending=True)
         tensor([3, 2, 1])
     """
-    if unknown:
-        raise unexpected("sort", unknown)
-    x = as_tensor(x, "sort")
+    x = as_tensor(x, "sort", unknown)
     axis = normalized_axis(axis, x.ndim, "sort")
     return apply(_primitives.SORT, x, axis=axis, descending=descending, stable=stable)
 
@@ -50,18 +45,12 @@ def argsort(
 ) -> Tensor:
     """Return the indices that put an axis in order; not differentiable.
 
-    Arguments:
-        x: The values.
-        axis: The axis to go along.
-        descending: Whether the largest comes first.
-        stable: Whether equal elements keep their order.
+    The arguments are those of ``sort``.
 
     Examples:
         >>> tg.argsort(tg.tensor([3, 1, 2]))
         tensor([1, 2, 0])
     """
-    if unknown:
-        raise unexpected("argsort", unknown)
-    x = as_tensor(x, "argsort")
+    x = as_tensor(x, "argsort", unknown)
     axis = normalized_axis(axis, x.ndim, "argsort")
     return apply(_searching.ARGSORT, x, axis=axis, descending=descending, stable=stable)

@@ -7,8 +7,6 @@ from telegrad.ops.elementwise import elementwise
 from telegrad.rules import special as _primitives
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["digamma", "erf", "erfc", "lgamma", "ndtr", "polygamma"]
-
 
 @elementwise(_primitives.ERF)
 def erf(x: ArrayLike, /) -> Tensor:

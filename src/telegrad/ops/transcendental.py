@@ -7,31 +7,6 @@ from telegrad.rules import exponential as _exponential
 from telegrad.rules import trigonometric as _trigonometric
 from telegrad.tensors import Tensor
 
-__all__ = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cos",
-    "cosh",
-    "exp",
-    "expm1",
-    "hypot",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logaddexp",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-]
-
 
 @elementwise(_trigonometric.ACOS)
 def acos(x: ArrayLike, /) -> Tensor:

@@ -18,8 +18,6 @@ from telegrad.tensors import Tensor
 from telegrad.tensors.dtypes import fitting
 from telegrad.tensors.inputs import as_inputs, fits_kind
 
-__all__ = ["At", "Places", "at"]
-
 
 def at(x: ArrayLike, /) -> "At":
     """Return ``x.at``: index it, then say what happens to these places of a copy of x.

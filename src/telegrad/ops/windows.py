@@ -12,8 +12,6 @@ from telegrad.ops.indexing import getitem
 from telegrad.rules import windows as _primitives
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["overlap_add", "pad", "windows"]
-
 _BY_POSITION = ("edge", "reflect", "symmetric", "wrap")
 
 
@@ -119,12 +117,11 @@ def overlap_add(
 ) -> Tensor:
     """Return windows added up where ``windows`` takes them from; its adjoint.
 
+    The other arguments are those of ``windows``.
+
     Arguments:
         x: The windows; their own axes come last.
         shape: The shape of the result.
-        axes: The axes that windows slide over; the last ones by default.
-        strides: How far apart windows are.
-        dilations: How far apart the elements of a window are.
 
     Raises:
         ShapeError: If the windows don't fit the shape.

@@ -87,14 +87,10 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam whose weight decay shrinks the weights directly, not by way of the gradients.
 
+    The other arguments are those of ``Adam``.
+
     Arguments:
-        params: The tensors to train, or groups, each a dict with "params" and options of its own.
-        lr: The rate: how far a step goes.
-        betas: How slowly the two averages move.
-        eps: Added where something is divided by, so that it is never by zero.
         weight_decay: How much weights shrink in a step: by its product with the rate.
-        amsgrad: Whether to divide by the largest average of squares so far.
-        maximize: Whether to climb instead.
 
     Raises:
         UsageError: If an option is out of range.

@@ -32,9 +32,6 @@ def line_chart(
         y_label: What stands beside.
         log_y: Whether the vertical axis is logarithmic.
 
-    Returns:
-        The text of an SVG file.
-
     Raises:
         ValueError: If there is no finite value to draw.
 

@@ -33,9 +33,6 @@ def lane_graph(
         jumps: Pairs of keys, joined by a dashed line from one lane to another.
         title: What stands above.
 
-    Returns:
-        The text of an SVG file.
-
     Examples:
         >>> from telegrad.pictures import lane_graph
         >>> from telegrad.pictures.lanes import Dot

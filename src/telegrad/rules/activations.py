@@ -10,7 +10,7 @@ from typing import Any
 from telegrad.rules.primitive import of_slopes
 from telegrad.rules.special import normal_density
 
-RELU = of_slopes("relu", ("out",), lambda xp, v, s: xp.where_nonzero(v, s.out))
+RELU = of_slopes("relu", ("out",), lambda xp, v, s: xp.where_nonzero(v, s.out), floating=False)
 SIGMOID = of_slopes("sigmoid", ("out",), lambda xp, v, s: v * (s.out - s.out * s.out))
 
 LOG_SIGMOID = of_slopes(

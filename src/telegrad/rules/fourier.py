@@ -41,16 +41,14 @@ def _transform(name: str, vjp: Rule, *, holomorphic: bool) -> Primitive:
     )
 
 
-FFTN = _transform(
-    "fftn",
-    lambda xp, g, s: _resized(xp, xp.fft.fftn(g, axes=s.axes, norm=s.norm), s.x_shape),
-    holomorphic=True,
-)
-IFFTN = _transform(
-    "ifftn",
-    lambda xp, g, s: _resized(xp, xp.fft.ifftn(g, axes=s.axes, norm=s.norm), s.x_shape),
-    holomorphic=True,
-)
+def _symmetric(name: str) -> Primitive:
+    def vjp(xp: Any, g: Any, s: Any) -> Any:
+        return _resized(xp, getattr(xp.fft, name)(g, axes=s.axes, norm=s.norm), s.x_shape)
+
+    return _transform(name, vjp, holomorphic=True)
+
+
+FFTN, IFFTN = _symmetric("fftn"), _symmetric("ifftn")
 
 
 def _weights(xp: Any, length: int, middle: float, x: Any, axis: int) -> Any:
@@ -77,20 +75,12 @@ def _irfftn_vjp(xp: Any, g: Any, s: Any) -> Any:
 RFFTN = _transform("rfftn", _rfftn_vjp, holomorphic=False)
 IRFFTN = _transform("irfftn", _irfftn_vjp, holomorphic=False)
 
-FFTSHIFT = Primitive(
-    "fftshift",
-    forward="fft.fftshift",
-    vjp=(lambda xp, g, s: xp.fft.ifftshift(g, axes=s.axes),),
-    jvp=(LINEAR,),
-    options=("axes",),
-    exact=True,
-)
 
-IFFTSHIFT = Primitive(
-    "ifftshift",
-    forward="fft.ifftshift",
-    vjp=(lambda xp, g, s: xp.fft.fftshift(g, axes=s.axes),),
-    jvp=(LINEAR,),
-    options=("axes",),
-    exact=True,
-)
+def _shift(name: str, vjp: Rule) -> Primitive:
+    return Primitive(
+        name, forward=f"fft.{name}", vjp=(vjp,), jvp=(LINEAR,), options=("axes",), exact=True
+    )
+
+
+FFTSHIFT = _shift("fftshift", lambda xp, g, s: xp.fft.ifftshift(g, axes=s.axes))
+IFFTSHIFT = _shift("ifftshift", lambda xp, g, s: xp.fft.fftshift(g, axes=s.axes))

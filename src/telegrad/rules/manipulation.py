@@ -38,18 +38,17 @@ BROADCAST_TO = Primitive(
 )
 
 
-def _astype(xp: Any, x: Any, *, dtype: Any) -> Any:
-    return xp.astype(x, dtype)
-
-
 # The edge casts back.
-ASTYPE = Primitive("astype", forward=_astype, vjp=(SAME,), jvp=(LINEAR,), options=("dtype",))
-
-CLONE = Primitive(
-    "clone",
-    forward=lambda xp, x: xp.asarray(x, copy=True),
+ASTYPE = Primitive(
+    "astype",
+    forward=lambda xp, x, *, dtype: xp.astype(x, dtype),
     vjp=(SAME,),
     jvp=(LINEAR,),
+    options=("dtype",),
+)
+
+CLONE = Primitive(
+    "clone", forward=lambda xp, x: xp.asarray(x, copy=True), vjp=(SAME,), jvp=(LINEAR,)
 )
 
 FLIP = Primitive(

@@ -75,18 +75,14 @@ def _extreme_jvp(xp: Any, t: Any, s: Any) -> Any:
     return xp.sum(t * hit, axis=s.axis, keepdims=s.keepdims) / count
 
 
-AMAX = Primitive(
-    "max",
-    saves=("x out x.shape",),
-    vjp=(_extreme_vjp,),
-    jvp=(_extreme_jvp,),
-    options=("axis", "keepdims"),
-)
+def _extreme(name: str) -> Primitive:
+    return Primitive(
+        name,
+        saves=("x out x.shape",),
+        vjp=(_extreme_vjp,),
+        jvp=(_extreme_jvp,),
+        options=("axis", "keepdims"),
+    )
 
-AMIN = Primitive(
-    "min",
-    saves=("x out x.shape",),
-    vjp=(_extreme_vjp,),
-    jvp=(_extreme_jvp,),
-    options=("axis", "keepdims"),
-)
+
+AMAX, AMIN = _extreme("max"), _extreme("min")

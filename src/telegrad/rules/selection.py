@@ -77,18 +77,10 @@ CLIP_HIGH = of_slopes(
     floating=False,
 )
 
-TRIL = Primitive(
-    "tril",
-    vjp=(lambda xp, g, s: xp.tril(g, k=s.k),),
-    jvp=(LINEAR,),
-    options=("k",),
-    exact=True,
-)
 
-TRIU = Primitive(
-    "triu",
-    vjp=(lambda xp, g, s: xp.triu(g, k=s.k),),
-    jvp=(LINEAR,),
-    options=("k",),
-    exact=True,
-)
+def _triangle(name: str, vjp: Rule) -> Primitive:
+    return Primitive(name, vjp=(vjp,), jvp=(LINEAR,), options=("k",), exact=True)
+
+
+TRIL = _triangle("tril", lambda xp, g, s: xp.tril(g, k=s.k))
+TRIU = _triangle("triu", lambda xp, g, s: xp.triu(g, k=s.k))

@@ -8,9 +8,9 @@ from telegrad.rules.reductions import kept, reduced_count
 
 
 def _per_degree(s: Any) -> float:
-    """Return one over the degrees of freedom; NaN, like the variance, if there are none."""
+    """Return one over the degrees of freedom; infinity if there are none, as in the variance."""
     degrees = reduced_count(s) - s.correction
-    return 1.0 / degrees if degrees > 0 else float("nan")
+    return 1.0 / degrees if degrees > 0 else float("inf")
 
 
 def _deviation(xp: Any, s: Any) -> Any:

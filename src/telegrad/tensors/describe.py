@@ -6,6 +6,8 @@ Nothing here imports those libraries.
 
 from typing import Any, Final
 
+from telegrad.errors import DTypeError
+
 _PLAIN: Final = frozenset({"builtins", "numpy", "telegrad", "__main__"})
 """Libraries whose types need no more than their bare name."""
 
@@ -20,6 +22,13 @@ def way_in(value: Any, usual: str = "telegrad.asarray") -> str:
     """Return the function that makes a Tensor of a value; PyTorch's tensors keep their history."""
     libraries = {_library(kind) for kind in type(value).__mro__}
     return "telegrad.torch.from_torch" if "torch" in libraries else usual
+
+
+def no_tensor(value: Any, what: str, expected: str = "a Tensor") -> DTypeError:
+    """Return the error for a value that is no Tensor; `what` says where it came from or goes to."""
+    return DTypeError(
+        f"expected {expected} {what}, got {kind_of(value)}; wrap it with {way_in(value)}"
+    )
 
 
 def _library(kind: type) -> str:

@@ -3,8 +3,8 @@
 ``tensor`` binds its class and ``wrap`` for the fast paths, of which its operators are made;
 ``hooked`` binds how a leaf runs its hooks; ``primitive_call`` binds ``apply`` and ``variant`` for
 the fast paths, ``inputs`` binds ``takes`` for the operators; ``telegrad.namespace`` binds the
-namespace of public functions (``x.sum()`` is ``ops.sum(x)``; rules run on Tensors get it as
-``xp``); ``autograd`` binds ``backward``.
+namespace of public functions (methods call it, rules run on Tensors get it as ``xp``); ``autograd``
+binds ``backward``.
 """
 
 from collections.abc import Callable

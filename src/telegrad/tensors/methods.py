@@ -1,11 +1,11 @@
-"""The methods of a Tensor that call public functions: ``x.sum()`` is ``sum(x)``.
+"""The methods of a Tensor: ``x.sum()`` is ``telegrad.sum(x)``.
 
 Only what people type every day is a method; ``torch_names`` says which function to call instead of
-any other. Axes and options are those of the functions; methods of PyTorch's that the array API
-standard lacks (``permute``, ``expand``) have PyTorch's arguments.
+any other. Methods of PyTorch's that the array API standard lacks (``permute``, ``expand``) have
+PyTorch's arguments.
 """
 # The namespace is bound by a later layer, so its type is not known here.
-# mypy: disable-error-code="no-any-return"
+# mypy: disable-error-code="no-any-return, empty-body"
 
 import math
 from typing import TYPE_CHECKING, Any, Never
@@ -22,9 +22,62 @@ if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
 
+class Functions:
+    """A part of Tensor: the public functions that are methods as they are, without a body here.
+
+    ``telegrad.namespace`` puts each function in the place of its declaration.
+    """
+
+    __slots__ = ()
+
+    def abs(self) -> "Tensor": ...
+    def all(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor": ...
+    def any(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor": ...
+    def argmax(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor": ...
+    def argmin(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor": ...
+    def astype(self, dtype: Any, /, *, copy: bool = True, device: Any = None) -> "Tensor": ...
+    def ceil(self) -> "Tensor": ...
+    def clip(self, min: Any = None, max: Any = None) -> "Tensor": ...
+    def clone(self) -> "Tensor": ...
+    def conj(self) -> "Tensor": ...
+    def cos(self) -> "Tensor": ...
+    def exp(self) -> "Tensor": ...
+    def floor(self) -> "Tensor": ...
+    def log(self) -> "Tensor": ...
+    def log_softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor": ...
+    def logsumexp(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor": ...
+    def matmul(self, other: Any, /) -> "Tensor": ...
+    def max(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor": ...
+    def mean(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor": ...
+    def min(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor": ...
+    def pow(self, exponent: Any, /) -> "Tensor": ...
+    def prod(
+        self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
+    ) -> "Tensor": ...
+    def relu(self) -> "Tensor": ...
+    def round(self) -> "Tensor": ...
+    def sigmoid(self) -> "Tensor": ...
+    def sign(self) -> "Tensor": ...
+    def sin(self) -> "Tensor": ...
+    def softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor": ...
+    def sqrt(self) -> "Tensor": ...
+    def square(self) -> "Tensor": ...
+    def squeeze(self, axis: Any = None, **unknown: Never) -> "Tensor": ...
+    def std(
+        self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
+    ) -> "Tensor": ...
+    def sum(
+        self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
+    ) -> "Tensor": ...
+    def tanh(self) -> "Tensor": ...
+    def var(
+        self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
+    ) -> "Tensor": ...
+
+
 @advises("Tensor", METHODS)
-class Methods:
-    """A part of Tensor: methods that call public functions."""
+class Methods(Functions):
+    """A part of Tensor: methods that spell public functions in another way."""
 
     __slots__ = ()
 
@@ -33,80 +86,6 @@ class Methods:
 
     # Many values to fewer
 
-    def sum(
-        self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
-    ) -> "Tensor":
-        """Return the sum over some axes, or over all of them."""
-        if unknown:
-            raise unexpected("sum", unknown)
-        return late_bound.namespace.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def prod(
-        self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
-    ) -> "Tensor":
-        """Return the product over some axes, or over all of them."""
-        if unknown:
-            raise unexpected("prod", unknown)
-        return late_bound.namespace.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def mean(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Return the average over some axes, or over all of them."""
-        if unknown:
-            raise unexpected("mean", unknown)
-        return late_bound.namespace.mean(self, axis=axis, keepdims=keepdims)
-
-    def max(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Return the largest element over some axes, or over all of them."""
-        if unknown:
-            raise unexpected("max", unknown)
-        return late_bound.namespace.max(self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Return the smallest element over some axes, or over all of them."""
-        if unknown:
-            raise unexpected("min", unknown)
-        return late_bound.namespace.min(self, axis=axis, keepdims=keepdims)
-
-    def var(
-        self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
-    ) -> "Tensor":
-        """Return the variance over some axes; the divisor is the count less ``correction``."""
-        if unknown:
-            raise unexpected("var", unknown)
-        return late_bound.namespace.var(self, axis=axis, correction=correction, keepdims=keepdims)
-
-    def std(
-        self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
-    ) -> "Tensor":
-        """Return the standard deviation over some axes; ``correction`` as in ``var``."""
-        if unknown:
-            raise unexpected("std", unknown)
-        return late_bound.namespace.std(self, axis=axis, correction=correction, keepdims=keepdims)
-
-    def argmax(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Return where the largest element is, along an axis or counted over all elements."""
-        if unknown:
-            raise unexpected("argmax", unknown)
-        return late_bound.namespace.argmax(self, axis=axis, keepdims=keepdims)
-
-    def argmin(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Return where the smallest element is, along an axis or counted over all elements."""
-        if unknown:
-            raise unexpected("argmin", unknown)
-        return late_bound.namespace.argmin(self, axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Say whether all elements are true, over some axes or over all of them."""
-        if unknown:
-            raise unexpected("all", unknown)
-        return late_bound.namespace.all(self, axis=axis, keepdims=keepdims)
-
-    def any(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Say whether some element is true, over some axes or over all of them."""
-        if unknown:
-            raise unexpected("any", unknown)
-        return late_bound.namespace.any(self, axis=axis, keepdims=keepdims)
-
     def norm(
         self, ord: Any = 2, axis: Any = None, *, keepdims: bool = False, **unknown: Never
     ) -> "Tensor":
@@ -114,12 +93,6 @@ class Methods:
         if unknown:
             raise unexpected("norm", unknown)
         return late_bound.namespace.linalg.vector_norm(self, axis=axis, ord=ord, keepdims=keepdims)
-
-    def logsumexp(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Return the logarithm of the sum of exponentials over some axes, or over all of them."""
-        if unknown:
-            raise unexpected("logsumexp", unknown)
-        return late_bound.namespace.logsumexp(self, axis=axis, keepdims=keepdims)
 
     def cumsum(self, axis: Any = None, **unknown: Never) -> "Tensor":
         """Return the running sum along an axis."""
@@ -160,12 +133,6 @@ class Methods:
         return late_bound.namespace.reshape(
             self, (*self.shape[:start], joined, *self.shape[end + 1 :])
         )
-
-    def squeeze(self: Any, axis: Any = None, **unknown: Never) -> "Tensor":
-        """Remove axes of length 1, some or all of them."""
-        if unknown:
-            raise unexpected("squeeze", unknown)
-        return late_bound.namespace.squeeze(self, axis=axis)
 
     def unsqueeze(self, dim: int) -> "Tensor":
         """Add an axis of length 1."""
@@ -219,93 +186,15 @@ class Methods:
 
     # Element by element
 
-    def abs(self) -> "Tensor":
-        """Return the absolute value of each element."""
-        return late_bound.namespace.abs(self)
-
-    def exp(self) -> "Tensor":
-        """Return the exponential of each element."""
-        return late_bound.namespace.exp(self)
-
-    def log(self) -> "Tensor":
-        """Return the natural logarithm of each element."""
-        return late_bound.namespace.log(self)
-
-    def sqrt(self) -> "Tensor":
-        """Return the square root of each element."""
-        return late_bound.namespace.sqrt(self)
-
-    def square(self) -> "Tensor":
-        """Return the square of each element."""
-        return late_bound.namespace.square(self)
-
-    def sin(self) -> "Tensor":
-        """Return the sine of each element."""
-        return late_bound.namespace.sin(self)
-
-    def cos(self) -> "Tensor":
-        """Return the cosine of each element."""
-        return late_bound.namespace.cos(self)
-
-    def tanh(self) -> "Tensor":
-        """Return the hyperbolic tangent of each element."""
-        return late_bound.namespace.tanh(self)
-
-    def sigmoid(self) -> "Tensor":
-        """Return ``1 / (1 + exp(-x))`` of each element."""
-        return late_bound.namespace.sigmoid(self)
-
-    def relu(self) -> "Tensor":
-        """Return each element, or zero where it is negative."""
-        return late_bound.namespace.relu(self)
-
-    def sign(self) -> "Tensor":
-        """Return the sign of each element."""
-        return late_bound.namespace.sign(self)
-
-    def round(self) -> "Tensor":
-        """Return each element rounded to the nearest whole number."""
-        return late_bound.namespace.round(self)
-
-    def floor(self) -> "Tensor":
-        """Return each element rounded down."""
-        return late_bound.namespace.floor(self)
-
-    def ceil(self) -> "Tensor":
-        """Return each element rounded up."""
-        return late_bound.namespace.ceil(self)
-
-    def conj(self) -> "Tensor":
-        """Return the complex conjugate of each element."""
-        return late_bound.namespace.conj(self)
-
-    def pow(self, exponent: Any, /) -> "Tensor":
-        """Return each element to a power."""
-        return late_bound.namespace.pow(self, exponent)
-
-    def clip(self, min: Any = None, max: Any = None) -> "Tensor":
-        """Return each element, or the nearer bound where it is outside of them."""
+    def clamp(self, min: Any = None, max: Any = None) -> "Tensor":
+        """Return the same as ``clip``."""
         return late_bound.namespace.clip(self, min, max)
-
-    clamp = clip
 
     def masked_fill(self: Any, mask: Any, value: Any) -> "Tensor":
         """Return `value` where the mask is true, the elements elsewhere."""
         if self.dtype.kind in "fc" and type(value) in (int, float):
             fitting(value, self.dtype)
         return late_bound.namespace.where(mask, value, self)
-
-    def softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
-        """Return exponentials divided by their sum along an axis."""
-        if unknown:
-            raise unexpected("softmax", unknown)
-        return late_bound.namespace.softmax(self, axis=axis)
-
-    def log_softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
-        """Return the logarithm of ``softmax``."""
-        if unknown:
-            raise unexpected("log_softmax", unknown)
-        return late_bound.namespace.log_softmax(self, axis=axis)
 
     @property
     def real(self) -> "Tensor":
@@ -319,10 +208,6 @@ class Methods:
 
     # Products
 
-    def matmul(self, other: Any, /) -> "Tensor":
-        """Return the product of matrices, or of stacks of matrices."""
-        return late_bound.namespace.matmul(self, other)
-
     def dot(self: Any, other: Any, /) -> "Tensor":
         """Return the sum of the products of two vectors, unconjugated."""
         if self.ndim != 1 or other.ndim != 1:
@@ -334,15 +219,9 @@ class Methods:
 
     # Copies, dtypes and devices
 
-    def clone(self) -> "Tensor":
-        """Return a copy in memory of its own, with the same history."""
+    def copy(self) -> "Tensor":
+        """Return the same as ``clone``."""
         return late_bound.namespace.clone(self)
-
-    copy = clone
-
-    def astype(self, dtype: Any, /, *, copy: bool = True) -> "Tensor":
-        """Convert to another dtype."""
-        return late_bound.namespace.astype(self, dtype, copy=copy)
 
     def double(self) -> "Tensor":
         """Convert to float64 (complex128 for complex values)."""

@@ -9,31 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import DTypeError
-from telegrad.rules.arithmetic import (
-    ADD,
-    DIVIDE,
-    FLOOR_DIVIDE,
-    MULTIPLY,
-    NEGATIVE,
-    POSITIVE,
-    POW,
-    REMAINDER,
-    SUBTRACT,
-)
-from telegrad.rules.logic import (
-    BITWISE_AND,
-    BITWISE_INVERT,
-    BITWISE_LEFT_SHIFT,
-    BITWISE_OR,
-    BITWISE_RIGHT_SHIFT,
-    BITWISE_XOR,
-    EQUAL,
-    GREATER,
-    GREATER_EQUAL,
-    LESS,
-    LESS_EQUAL,
-    NOT_EQUAL,
-)
+from telegrad.rules import arithmetic, logic
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.fast_paths import binary, reversed_binary, unary
 
@@ -58,37 +34,37 @@ class Operators:
 
     __slots__ = ()
 
-    __add__ = binary(ADD)
-    __radd__ = reversed_binary(ADD)
-    __sub__ = binary(SUBTRACT)
-    __rsub__ = reversed_binary(SUBTRACT)
-    __mul__ = binary(MULTIPLY)
-    __rmul__ = reversed_binary(MULTIPLY)
-    __truediv__ = binary(DIVIDE)
-    __rtruediv__ = reversed_binary(DIVIDE)
-    __pow__ = binary(POW)
-    __rpow__ = reversed_binary(POW)
-    __floordiv__ = binary(FLOOR_DIVIDE)
-    __rfloordiv__ = reversed_binary(FLOOR_DIVIDE)
-    __mod__ = binary(REMAINDER)
-    __rmod__ = reversed_binary(REMAINDER)
-    __and__ = binary(BITWISE_AND)
-    __rand__ = reversed_binary(BITWISE_AND)
-    __or__ = binary(BITWISE_OR)
-    __ror__ = reversed_binary(BITWISE_OR)
-    __xor__ = binary(BITWISE_XOR)
-    __rxor__ = reversed_binary(BITWISE_XOR)
-    __lshift__ = binary(BITWISE_LEFT_SHIFT)
-    __rlshift__ = reversed_binary(BITWISE_LEFT_SHIFT)
-    __rshift__ = binary(BITWISE_RIGHT_SHIFT)
-    __rrshift__ = reversed_binary(BITWISE_RIGHT_SHIFT)
-    __neg__ = unary(NEGATIVE)
-    __pos__ = unary(POSITIVE)
-    __invert__ = unary(BITWISE_INVERT)
-    __lt__ = binary(LESS)
-    __le__ = binary(LESS_EQUAL)
-    __gt__ = binary(GREATER)
-    __ge__ = binary(GREATER_EQUAL)
+    __add__ = binary(arithmetic.ADD)
+    __radd__ = reversed_binary(arithmetic.ADD)
+    __sub__ = binary(arithmetic.SUBTRACT)
+    __rsub__ = reversed_binary(arithmetic.SUBTRACT)
+    __mul__ = binary(arithmetic.MULTIPLY)
+    __rmul__ = reversed_binary(arithmetic.MULTIPLY)
+    __truediv__ = binary(arithmetic.DIVIDE)
+    __rtruediv__ = reversed_binary(arithmetic.DIVIDE)
+    __pow__ = binary(arithmetic.POW)
+    __rpow__ = reversed_binary(arithmetic.POW)
+    __floordiv__ = binary(arithmetic.FLOOR_DIVIDE)
+    __rfloordiv__ = reversed_binary(arithmetic.FLOOR_DIVIDE)
+    __mod__ = binary(arithmetic.REMAINDER)
+    __rmod__ = reversed_binary(arithmetic.REMAINDER)
+    __and__ = binary(logic.BITWISE_AND)
+    __rand__ = reversed_binary(logic.BITWISE_AND)
+    __or__ = binary(logic.BITWISE_OR)
+    __ror__ = reversed_binary(logic.BITWISE_OR)
+    __xor__ = binary(logic.BITWISE_XOR)
+    __rxor__ = reversed_binary(logic.BITWISE_XOR)
+    __lshift__ = binary(logic.BITWISE_LEFT_SHIFT)
+    __rlshift__ = reversed_binary(logic.BITWISE_LEFT_SHIFT)
+    __rshift__ = binary(logic.BITWISE_RIGHT_SHIFT)
+    __rrshift__ = reversed_binary(logic.BITWISE_RIGHT_SHIFT)
+    __neg__ = unary(arithmetic.NEGATIVE)
+    __pos__ = unary(arithmetic.POSITIVE)
+    __invert__ = unary(logic.BITWISE_INVERT)
+    __lt__ = binary(logic.LESS)
+    __le__ = binary(logic.LESS_EQUAL)
+    __gt__ = binary(logic.GREATER)
+    __ge__ = binary(logic.GREATER_EQUAL)
 
     def __eq__(self, other: Any, /) -> "Tensor":  # type: ignore[override]
         return _EQUAL(self, other) if _is_compared(other) else NotImplemented
@@ -134,5 +110,5 @@ class Operators:
     __irshift__ = _in_place(">>=", operator.rshift)
 
 
-_EQUAL = binary(EQUAL)
-_NOT_EQUAL = binary(NOT_EQUAL)
+_EQUAL = binary(logic.EQUAL)
+_NOT_EQUAL = binary(logic.NOT_EQUAL)

@@ -23,12 +23,13 @@ from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.devices import device_of, placed
 from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import IS_LOCKED
-from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
+from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.graph import LEAF, Handle, LeafNode, Node, NodeHooks, hooks_of
 from telegrad.tensors import text
-from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.describe import no_tensor
 from telegrad.tensors.exchange import Exchange
 from telegrad.tensors.late_bound import late_bound
+from telegrad.tensors.likeness import check_like
 from telegrad.tensors.methods import Methods
 from telegrad.tensors.numpy.protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
@@ -162,15 +163,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
     def grad(self, value: "Tensor | None") -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise DTypeError(
-                    f"expected a Tensor or None as .grad, got {kind_of(value)}; wrap it with "
-                    f"{way_in(value, 'telegrad.tensor')}"
-                )
-            if value.shape != self.shape or value.dtype != self.dtype:
-                raise ShapeError(
-                    f"expected a gradient of shape {self.shape} and dtype {self.dtype}, got shape "
-                    f"{value.shape} and dtype {value.dtype}"
-                )
+                raise no_tensor(value, "as .grad", "a Tensor or None")
+            check_like(value, self, ".grad", "its tensor")
         self.ensure_meta().grad = value
 
     @grad.deleter

@@ -65,8 +65,8 @@ def test_wrong_gradients_are_refused_and_leave_everything_unchanged(answer, erro
     ("tangent", "error", "message"),
     [
         (lambda t, k: (t, t), ShapeError, r"expected 1 tangents from Odd\.jvp.*got 2"),
-        (lambda t, k: t[:1], ShapeError, r"shape \(2,\) and dtype float32.*Odd\.jvp.*\(1,\)"),
-        (lambda t, k: t.to(tg.float64), ShapeError, r"Odd\.jvp for result 0.*float64"),
+        (lambda t, k: t[:1], ShapeError, r"shape \(2,\), that of.*Odd\.jvp for result 0.*\(1,\)"),
+        (lambda t, k: t.to(tg.float64), DTypeError, r"Odd\.jvp for result 0.*float64"),
         (lambda t, k: 1.0, DTypeError, r"Tensor or None from Odd\.jvp.*got float"),
     ],
 )

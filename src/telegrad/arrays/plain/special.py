@@ -6,6 +6,7 @@ through SciPy, in host memory, for NumPy as well; a backend for a device brings 
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,19 +38,14 @@ def scipy_special() -> Any:
     return scipy.special
 
 
-def erf(xp: Any, x: Any) -> Any:
-    """Return the error function."""
-    return xp.asarray(scipy_special().erf(np.asarray(x)))
+def _of_scipy(name: str) -> Callable[[Any, Any], Any]:
+    def call(xp: Any, x: Any) -> Any:
+        return xp.asarray(getattr(scipy_special(), name)(np.asarray(x)))
+
+    return call
 
 
-def erfc(xp: Any, x: Any) -> Any:
-    """Return one minus the error function, with all its digits where that is small."""
-    return xp.asarray(scipy_special().erfc(np.asarray(x)))
-
-
-def ndtr(xp: Any, x: Any) -> Any:
-    """Return the share of a normal distribution below x."""
-    return xp.asarray(scipy_special().ndtr(np.asarray(x)))
+erf, erfc, ndtr, digamma = map(_of_scipy, ("erf", "erfc", "ndtr", "digamma"))
 
 
 def lgamma(xp: Any, x: Any) -> Any:
@@ -59,11 +55,6 @@ def lgamma(xp: Any, x: Any) -> Any:
     lowest = np.isneginf(x)
     # Beyond all poles it is inf, as in C; SciPy has the other sign.
     return xp.asarray(np.where(lowest, np.inf, found).astype(x.dtype) if lowest.any() else found)
-
-
-def digamma(xp: Any, x: Any) -> Any:
-    """Return the derivative of ``lgamma``."""
-    return xp.asarray(scipy_special().digamma(np.asarray(x)))
 
 
 def polygamma(xp: Any, n: int, x: Any) -> Any:

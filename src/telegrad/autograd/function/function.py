@@ -22,9 +22,11 @@ from telegrad.autograd.function.context import (
 from telegrad.autograd.function.node import FunctionNode, describe
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError, UsageError
 from telegrad.tensors import Tensor, history_of, wrap
+from telegrad.tensors.describe import no_tensor
 from telegrad.tensors.forward.duals import attach, restricted
 from telegrad.tensors.forward.levels import Level
 from telegrad.tensors.late_bound import late_bound
+from telegrad.tensors.likeness import check_like
 from telegrad.tensors.recording.anomaly import where_recorded
 from telegrad.tensors.recording.modes import MODE, no_grad
 
@@ -209,7 +211,10 @@ class _Call:
                     f"expected None from {name}.jvp for result {j}, which is a constant, got "
                     f"{type(tangent).__name__}"
                 )
-            attach(output, level, _checked(name, j, output, tangent))
+            if not isinstance(tangent, Tensor):
+                raise no_tensor(tangent, f"from {name}.jvp for result {j}", "a Tensor or None")
+            check_like(tangent, output, f"the tangent from {name}.jvp for result {j}", "the result")
+            attach(output, level, tangent)
 
     def _tangent(self, argument: Any, level: Level, context: FunctionCtx) -> Any:
         if not isinstance(argument, Tensor) or argument.dtype.kind not in "fc":
@@ -256,18 +261,3 @@ def _stand_in(argument: Any, keep_tangents: bool = False) -> Any:
         return argument
     tangents = argument.tangents if keep_tangents else None
     return wrap(argument.array, history_of(argument), tangents)
-
-
-def _checked(name: str, index: int, output: Tensor, tangent: Any) -> Tensor:
-    if not isinstance(tangent, Tensor):
-        raise DTypeError(
-            f"expected a Tensor or None from {name}.jvp for result {index}, got "
-            f"{type(tangent).__name__}"
-        )
-    if tangent.shape != output.shape or tangent.dtype != output.dtype:
-        raise ShapeError(
-            f"expected a tangent of shape {output.shape} and dtype {output.dtype}, those of the "
-            f"result, from {name}.jvp for result {index}, got shape {tangent.shape} and dtype "
-            f"{tangent.dtype}"
-        )
-    return tangent

@@ -9,10 +9,10 @@ from typing import Any
 
 from telegrad.arrays import backend_of, fit
 from telegrad.autograd.function.context import FunctionCtx, savings_of
-from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError
+from telegrad.errors import GradientError, NotDifferentiable, ShapeError
 from telegrad.graph import Bundle, Cotangent, Node, NodeHooks, next_key
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.describe import no_tensor
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.call_node import CallNode
 from telegrad.tensors.recording.hooked import Hooked
@@ -97,10 +97,7 @@ class FunctionNode(CallNode):
             return None
         where = f"from {self.function.__name__}.backward for argument {index}"
         if not isinstance(gradient, Tensor):
-            raise DTypeError(
-                f"expected a Tensor or None {where}, got {kind_of(gradient)}; wrap it with "
-                f"{way_in(gradient)}"
-            )
+            raise no_tensor(gradient, where, "a Tensor or None")
         shape, dtype = self.arguments[index]
         if not _reduces_to(gradient.shape, shape):
             raise ShapeError(

@@ -7,12 +7,12 @@ derivative has the same form. Each may be a tensor or nested tuples, lists and d
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from telegrad.autograd.functional.variables import as_variable
-from telegrad.autograd.tangents import check_tangent
+from telegrad.autograd.functional.variables import Variables, as_variable
 from telegrad.autograd.trees import Tree, flatten, leaves_along, unflatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.ops.filled import full
 from telegrad.tensors import Tensor
+from telegrad.tensors.likeness import check_like
 
 Argnums: TypeAlias = int | tuple[int, ...]
 
@@ -82,6 +82,16 @@ def with_aux(function: Callable[..., Any], result: Any, has_aux: bool) -> tuple[
     return result
 
 
+def recorded(
+    function: Callable[..., Any], chosen: Chosen, options: dict[str, Any], has_aux: bool
+) -> tuple[Variables, Any, Any]:
+    """Run a function on fresh variables; return those, its output, and its auxiliary result."""
+    variables = Variables(chosen.values)
+    with variables.recording():
+        result = function(*chosen.arguments(variables.tensors), **options)
+    return variables, *with_aux(function, result, has_aux)
+
+
 def outputs_of(function: Callable[..., Any], output: Tree) -> tuple[list[Tensor], Tree]:
     """Return the tensors that a function returned, and their structure."""
     leaves, structure = flatten(output)
@@ -104,7 +114,7 @@ def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -
         )
     made = [_beside(value, leaf, f"the {name}") for value, leaf in zip(like, leaves)]
     for value, each in zip(like, made):
-        check_tangent(value, each, f"the {name}")
+        check_like(each, value, f"the {name}")
     return made
 
 

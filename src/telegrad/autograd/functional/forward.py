@@ -9,6 +9,7 @@ from telegrad.autograd.functional.arguments import (
     name_of,
     outputs_of,
     paired,
+    recorded,
     with_aux,
 )
 from telegrad.autograd.functional.variables import Variables
@@ -63,11 +64,7 @@ def linearize(
 
     That function may be called any number of times; `function` itself runs only once.
 
-    Arguments:
-        function: The function to differentiate; takes and returns tensors, in tuples, lists and
-            dicts too.
-        *primals: Its positional arguments.
-        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+    The arguments are those of ``vjp``.
 
     Returns:
         ``(value, push)``, or ``(value, push, aux)``.
@@ -80,11 +77,9 @@ def linearize(
     # The gradient J^T u is linear in u, so its own transpose at any t is J t; both are recorded
     # once.
     chosen = Chosen(primals, tuple(range(len(primals))), name_of(function))
-    variables = Variables(chosen.values)
+    variables, output, aux = recorded(function, chosen, {}, has_aux)
+    outputs, structure = outputs_of(function, output)
     with variables.recording():
-        result = function(*chosen.arguments(variables.tensors))
-        output, aux = with_aux(function, result, has_aux)
-        outputs, structure = outputs_of(function, output)
         weights = Variables([ones_like(y) for y in outputs])
         transposed = variables.pull(outputs, weights.tensors, again=True)
     argument_structure = tuple(chosen.shaped(range(len(chosen.values))))

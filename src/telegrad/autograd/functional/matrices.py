@@ -17,10 +17,10 @@ from telegrad.autograd.functional.arguments import (
     check_argnums,
     name_of,
     outputs_of,
+    recorded,
     with_aux,
 )
 from telegrad.autograd.functional.forward import jvp
-from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import unflatten
 from telegrad.errors import NotDifferentiable, UsageError
 from telegrad.ops.concatenation import stack
@@ -81,10 +81,7 @@ def hessian(
 
     For several arguments, the derivative by the i-th and then the j-th is at ``[i][j]``.
 
-    Arguments:
-        function: The function to differentiate; returns one real number.
-        argnums: Which positional argument to differentiate by, or several as a tuple.
-        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+    The arguments are those of ``value_and_grad``.
 
     Returns:
         A function of the same arguments that returns the hessian, or ``(hessian, aux)``.
@@ -102,10 +99,7 @@ def hessian(
 def _by_rows(
     function: Callable[..., Any], chosen: Chosen, options: dict[str, Any], has_aux: bool
 ) -> tuple[Any, Any]:
-    variables = Variables(chosen.values)
-    with variables.recording():
-        result = function(*chosen.arguments(variables.tensors), **options)
-    output, aux = with_aux(function, result, has_aux)
+    variables, output, aux = recorded(function, chosen, options, has_aux)
     outputs, structure = outputs_of(function, output)
     matrices = []
     for y in outputs:

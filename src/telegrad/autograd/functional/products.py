@@ -74,9 +74,9 @@ def vhp(function: Callable[..., Any], primals: Any, cotangents: Any) -> tuple[An
 
     Reverse over reverse, so it needs no forward rules; ``hvp`` is faster.
 
+    The other arguments are those of ``hvp``.
+
     Arguments:
-        function: The function to differentiate; returns one real number.
-        primals: A tuple of the positional arguments, or a tensor if there is only one.
         cotangents: The same with a cotangent for each tensor.
 
     Returns:
@@ -97,6 +97,6 @@ def vhp(function: Callable[..., Any], primals: Any, cotangents: Any) -> tuple[An
 
 
 def _formed(primals: Any, product: tuple[Any, ...]) -> Any:
-    if isinstance(primals, (tuple, list)):
-        return type(primals)(product) if isinstance(primals, list) else tuple(product)
-    return product[0]
+    if isinstance(primals, list):
+        return list(product)
+    return product if isinstance(primals, tuple) else product[0]

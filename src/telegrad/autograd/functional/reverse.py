@@ -11,9 +11,8 @@ from telegrad.autograd.functional.arguments import (
     check_argnums,
     name_of,
     outputs_of,
-    with_aux,
+    recorded,
 )
-from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import Tree
 from telegrad.errors import GradientError
 from telegrad.tensors import Tensor
@@ -39,10 +38,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
         (tensor(3.), tensor(2.))
     """
     chosen = Chosen(primals, tuple(range(len(primals))), name_of(function))
-    variables = Variables(chosen.values)
-    with variables.recording():
-        result = function(*chosen.arguments(variables.tensors))
-    output, aux = with_aux(function, result, has_aux)
+    variables, output, aux = recorded(function, chosen, {}, has_aux)
     outputs, structure = outputs_of(function, output)
     value = variables.settle(output)
 
@@ -80,10 +76,7 @@ def value_and_grad(
     @wraps(function)
     def differentiated(*args: Any, **options: Any) -> Any:
         chosen = Chosen(args, argnums, name_of(function))
-        variables = Variables(chosen.values)
-        with variables.recording():
-            result = function(*chosen.arguments(variables.tensors), **options)
-        output, aux = with_aux(function, result, has_aux)
+        variables, output, aux = recorded(function, chosen, options, has_aux)
         check_scalar(function, output)
         # Settle the value first: this reads its graph, which the pull frees.
         value = variables.settle(output)
@@ -99,10 +92,7 @@ def grad(
 ) -> Callable[..., Any]:
     """Return a function that computes the gradient of `function`.
 
-    Arguments:
-        function: The function to differentiate; returns one real number.
-        argnums: Which positional argument to differentiate by, or several as a tuple.
-        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+    The arguments are those of ``value_and_grad``.
 
     Returns:
         A function of the same arguments that returns the gradient, or ``(gradient, aux)``.

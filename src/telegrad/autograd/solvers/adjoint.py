@@ -17,9 +17,9 @@ from telegrad.autograd.function.once import refusing, sealed
 from telegrad.autograd.solvers.arrays import Like, fitted, like, refuse_hidden, seen, taken
 from telegrad.autograd.solvers.saved_arguments import restored, save
 from telegrad.autograd.trees import flatten, unflatten
-from telegrad.errors import DTypeError, GradientError, NotDifferentiable, UsageError
+from telegrad.errors import GradientError, NotDifferentiable, UsageError
 from telegrad.tensors import Tensor, history_of
-from telegrad.tensors.describe import kind_of
+from telegrad.tensors.describe import kind_of, no_tensor
 from telegrad.tensors.recording.modes import MODE, no_grad
 
 _REFUSAL: Final = (
@@ -71,9 +71,6 @@ def from_adjoint(
         differentiable: Whether the adjoint and the tangent are written with telegrad's functions.
             Then all three receive Tensors, there are derivatives of any order, and `saved` may hold
             no arrays but arguments and results, in tuples, lists and dicts.
-
-    Returns:
-        The function of Tensors.
 
     Raises:
         NotDifferentiable: If a derivative of a black box is differentiated again.
@@ -224,10 +221,7 @@ class _Open(_Solver):
         results = result if isinstance(result, tuple) else (result,)
         for i, each in enumerate(results):
             if not isinstance(each, Tensor):
-                raise DTypeError(
-                    f"expected a Tensor as result {i} of {box.name}, which is differentiable, got "
-                    f"{kind_of(each)}; wrap it with telegrad.asarray"
-                )
+                raise no_tensor(each, f"as result {i} of {box.name}, which is differentiable")
         leaves, structure = flatten(saved)
         known = {id(x) for x in (*args, *results)}
         for each in leaves:

@@ -19,7 +19,7 @@ from telegrad.autograd.solvers.linear_solve import System, refuse_captured, solv
 from telegrad.autograd.solvers.saved_arguments import of_chosen, restored, save
 from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.describe import kind_of
+from telegrad.tensors.describe import kind_of, no_tensor
 from telegrad.tensors.recording.modes import Recording
 
 _STEPS_KEPT = 100
@@ -141,7 +141,7 @@ def _found(problem: _Problem, x: Tensor, parameters: Sequence[Any]) -> Tensor:
         where = f"as the fixed point of {problem.name}"
         found = problem.solve(x, *parameters)
         if not isinstance(found, Tensor):
-            raise DTypeError(f"expected a Tensor {where}, got {kind_of(found)}")
+            raise no_tensor(found, where)
         return fitted(found.detach(), like, where)
     for _ in range(problem.max_iterations):
         before = x

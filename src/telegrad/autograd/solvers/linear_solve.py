@@ -27,7 +27,7 @@ from telegrad.autograd.solvers.saved_arguments import of_chosen, restored, save
 from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
-from telegrad.tensors.describe import kind_of
+from telegrad.tensors.describe import kind_of, no_tensor
 from telegrad.tensors.recording.modes import Recording
 
 
@@ -211,7 +211,7 @@ def _refuse_other_system(system: System, args: Sequence[Any], x: Tensor) -> None
 def refuse_captured(value: Any, what: str, instead: str) -> None:
     """Raise if a value computed from constants alone still has a derivative."""
     if not isinstance(value, Tensor):
-        raise DTypeError(f"expected a Tensor from {what}, got {kind_of(value)}")
+        raise no_tensor(value, f"from {what}")
     if value.requires_grad or value.is_dual:
         raise GradientError(
             f"expected {what} to depend on its arguments alone, but it uses a Tensor with a "

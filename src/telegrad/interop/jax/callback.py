@@ -50,9 +50,6 @@ def to_jax(g: Callable[..., Any], *, results: Any = None) -> Callable[..., Any]:
         results: The shapes and dtypes of the results, as arrays or ``jax.ShapeDtypeStruct``, nested
             like the results. By default, g is called once with zeros for each new set of shapes.
 
-    Returns:
-        The function of JAX.
-
     Examples:
         >>> import jax
         >>> from telegrad.jax import to_jax

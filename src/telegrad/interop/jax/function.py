@@ -23,7 +23,7 @@ from telegrad.errors import DTypeError, UsageError
 from telegrad.interop.jax.arrays import is_array, to_jax_value
 from telegrad.interop.jax.operation import run
 from telegrad.interop.jax.program import Program
-from telegrad.interop.jax.statics import Statics, as_names, as_numbers
+from telegrad.interop.jax.statics import Statics, as_tuple
 from telegrad.rpc.calls.request import current_request
 from telegrad.tensors import Tensor
 from telegrad.tensors.describe import kind_of
@@ -91,7 +91,8 @@ def from_jax(
         >>> x.grad
         tensor([ 3., 12.])
     """
-    numbers, names = as_numbers(static_argnums), as_names(static_argnames)
+    numbers = as_tuple(static_argnums, int, "static_argnums")
+    names = as_tuple(static_argnames, str, "static_argnames")
     if f is None:
         return functools.partial(from_jax, static_argnums=numbers, static_argnames=names)
     if not callable(f):

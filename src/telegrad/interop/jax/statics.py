@@ -4,29 +4,23 @@ They are given by number or by name; if the function has a signature, either als
 """
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from telegrad.errors import DTypeError, UsageError
 from telegrad.tensors.describe import kind_of
 
-
-def as_numbers(given: int | Sequence[int]) -> tuple[int, ...]:
-    """Return ``static_argnums`` as a tuple."""
-    numbers = (given,) if isinstance(given, int) else tuple(given)
-    for each in numbers:
-        if not isinstance(each, int):
-            raise UsageError(f"expected numbers of arguments as static_argnums, got {each!r}")
-    return numbers
+T = TypeVar("T", int, str)
 
 
-def as_names(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return ``static_argnames`` as a tuple."""
-    names = (given,) if isinstance(given, str) else tuple(given)
-    for each in names:
-        if not isinstance(each, str):
-            raise UsageError(f"expected names of arguments as static_argnames, got {each!r}")
-    return names
+def as_tuple(given: Any, kind: type[T], name: str) -> tuple[T, ...]:
+    """Return ``static_argnums`` or ``static_argnames`` as a tuple."""
+    listed = (given,) if isinstance(given, kind) else tuple(given)
+    for each in listed:
+        if not isinstance(each, kind):
+            what = "numbers" if kind is int else "names"
+            raise UsageError(f"expected {what} of arguments as {name}, got {each!r}")
+    return listed
 
 
 class Statics:

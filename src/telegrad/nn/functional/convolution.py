@@ -3,7 +3,8 @@
 from numbers import Integral
 from typing import Any
 
-from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.arguments import check_floating
 from telegrad.ops.concatenation import concat
 from telegrad.ops.manipulation import reshape
 from telegrad.rules.convolution import CONVOLVE
@@ -66,11 +67,8 @@ def conv2d(
                 f"expected an input larger than the kernel in conv2d, got input of shape "
                 f"{input.shape} with padding {padding} and weight of shape {weight.shape}"
             )
-    if input.dtype != weight.dtype and input.dtype.kind not in "fc":
-        raise DTypeError(
-            f"expected real or complex numbers as input of conv2d, got {input.dtype}; use "
-            "input.to(telegrad.float32)"
-        )
+    if input.dtype != weight.dtype:
+        check_floating(input, "conv2d")
     how = {"strides": strides, "pads": pads, "dilations": dilations}
     if groups == 1:
         out: Tensor = apply(CONVOLVE, input, weight, **how)

@@ -6,6 +6,7 @@ import numpy as np
 
 from telegrad.arrays.host import in_host_memory
 from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.ops.arguments import check_floating
 from telegrad.ops.indexing import getitem, index_set
 from telegrad.rules.affine import AFFINE, AFFINE_BIASED
 from telegrad.tensors import Tensor, apply
@@ -34,11 +35,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"expected Tensors as input and weight of linear, got {kind_of(input)} and "
             f"{kind_of(weight)}; wrap it in {way_in(input, 'telegrad.tensor')}"
         ) from None
-    if input.array.dtype is not weight.array.dtype and input.dtype.kind not in "fc":
-        raise DTypeError(
-            f"expected real or complex numbers as input of linear, got {input.dtype}; use "
-            "input.to(telegrad.float32), or Embedding for indices"
-        )
+    if input.array.dtype is not weight.array.dtype:
+        check_floating(input, "linear")
     if len(taken) != 2:
         raise ShapeError(f"expected weight of shape (out, in) in linear, got {weight.shape}")
     if width != taken[1:]:

@@ -8,6 +8,7 @@ import numpy as np
 from telegrad.arrays.host import for_numpy, in_host_memory
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.ops.activations import softplus
+from telegrad.ops.arguments import check_real
 from telegrad.ops.magnitude import abs as absolute
 from telegrad.ops.manipulation import reshape
 from telegrad.ops.reductions import mean as mean_of
@@ -40,10 +41,9 @@ def huber_loss(
 ) -> Tensor:
     """Return half the squared difference, continued as a straight line beyond `delta`.
 
+    The other arguments are those of ``mse_loss``.
+
     Arguments:
-        input: The values.
-        target: What the values should be.
-        reduction: "mean" (the default), "sum" or "none".
         delta: Where it becomes straight.
 
     Raises:
@@ -75,11 +75,10 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Return the cross entropy of ``sigmoid(input)`` and a target from 0 to 1, without overflow.
 
+    The other arguments are those of ``mse_loss``.
+
     Arguments:
-        input: The values.
-        target: What the values should be.
         weight: How much each element counts.
-        reduction: "mean" (the default), "sum" or "none".
         pos_weight: How much a target of 1 counts.
 
     Examples:
@@ -89,7 +88,7 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     _check_equal(name, input, target)
-    _check_real(name, input)
+    check_real(input, name)
     _check_stretches(name, "weight", weight, input)
     _check_stretches(name, "pos_weight", pos_weight, input)
     target = _floating(target, input.dtype)
@@ -157,12 +156,11 @@ def nll_loss(
 ) -> Tensor:
     """Return minus the log-probability, from `input`, of each item's class.
 
+    The other arguments are those of ``cross_entropy``.
+
     Arguments:
         input: Log-probabilities; classes are on axis 1, or on axis 0 of a vector.
         target: The class of each item.
-        weight: How much each class counts.
-        ignore_index: The class of items that don't count.
-        reduction: "mean" (the default), "sum" or "none".
 
     Examples:
         >>> tg.nn.functional.nll_loss(tg.log_softmax(tg.tensor([[2.0, 0.0]])), tg.tensor([0]))
@@ -170,7 +168,7 @@ def nll_loss(
     """
     _check_tensors("nll_loss", input, target)
     _check_classes("nll_loss", input)
-    _check_real("nll_loss", input)
+    check_real(input, "nll_loss")
     return _by_classes("nll_loss", input, target, weight, ignore_index, reduction, 0.0)
 
 
@@ -327,17 +325,9 @@ def _check_equal(name: str, input: Tensor, target: Tensor) -> None:
                 "take real(x) or abs(x), or write (abs(x - y) ** 2).mean()"
             )
     if target.dtype.kind != "f":
-        _check_real(name, input)
+        check_real(input, name)
 
 
 def _floating(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
     """Return `x` as real numbers: ``1 - x`` of unsigned integers would wrap around."""
     return x if x.dtype.kind == "f" else x.to(dtype)
-
-
-def _check_real(name: str, input: Tensor) -> None:
-    if input.dtype.kind != "f":
-        instead = "real(input)" if input.dtype.kind == "c" else "input.to(telegrad.float32)"
-        raise DTypeError(
-            f"expected real numbers as input of {name}, got {input.dtype}; use {instead}"
-        )

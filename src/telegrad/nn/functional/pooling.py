@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.plain.placement import bordered_shape
-from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.errors import ShapeError, UsageError
 from telegrad.nn.functional.convolution import pair
+from telegrad.ops.arguments import check_floating, check_real
 from telegrad.rules.pooling import POOL_MAX, POOL_SUM
 from telegrad.tensors import Tensor, apply, apply_several, wrap
 
@@ -39,11 +40,7 @@ def max_pool2d(
     """
     if input.ndim == 3:
         return max_pool2d(input[None], kernel_size, stride, padding, dilation, ceil_mode)[0]
-    if input.dtype.kind == "c":
-        raise DTypeError(
-            f"expected real numbers in max_pool2d, got {input.dtype}, which has no order"
-        )
-    _check_floating("max_pool2d", input)
+    check_real(input, "max_pool2d")
     how = _windows("max_pool2d", input, kernel_size, stride, padding, dilation, ceil_mode)
     return apply_several(POOL_MAX, input, **how)[0]
 
@@ -59,12 +56,9 @@ def avg_pool2d(
 ) -> Tensor:
     """Return the average of each window.
 
+    The other arguments are those of ``max_pool2d``.
+
     Arguments:
-        input: (item, channel, row, column), or without the axis of items.
-        kernel_size: The rows and columns of a window; a number for both.
-        stride: How far apart windows are; `kernel_size` by default.
-        padding: The border around the input.
-        ceil_mode: Whether a last window may reach beyond the border.
         count_include_pad: Whether the border counts in the average.
         divisor_override: What to divide by, instead of the number of elements.
 
@@ -81,7 +75,7 @@ def avg_pool2d(
         return avg_pool2d(input[None], *rest)[0]
     if divisor_override == 0:
         raise UsageError("expected a divisor_override other than 0 in avg_pool2d, got 0")
-    _check_floating("avg_pool2d", input)
+    check_floating(input, "avg_pool2d")
     how = _windows("avg_pool2d", input, kernel_size, stride, padding, 1, ceil_mode)
     total: Tensor = apply(POOL_SUM, input, **how)
     divisor = divisor_override
@@ -92,14 +86,6 @@ def avg_pool2d(
         return total * (1 / divisor)
     counts = _counts(input, pair(padding, "padding"), how, count_include_pad)
     return total / wrap(counts)
-
-
-def _check_floating(name: str, input: Tensor) -> None:
-    if input.dtype.kind not in "fc":
-        raise DTypeError(
-            f"expected floating numbers as input of {name}, got {input.dtype}; use "
-            "input.to(telegrad.float32)"
-        )
 
 
 def _counts(input: Tensor, widths: tuple[int, int], how: Any, count_include_pad: bool) -> Any:

@@ -34,7 +34,7 @@ _mode = MODE.get
 def binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
     """Return the function of an elementwise primitive of two inputs."""
     if not primitive.differentiable:
-        return _never_recorded_binary(primitive)
+        return _never_recorded(primitive)
     kernel, push = primitive.kernel(NUMPY), push_two(primitive)
     variants = primitive.variants
 
@@ -120,7 +120,7 @@ def _picked(saves: int, *values: Any) -> list[Any]:
 def unary(primitive: Primitive) -> Callable[[Any], "Tensor"]:
     """Return the function of an elementwise primitive of one input."""
     if not primitive.differentiable:
-        return _never_recorded(primitive)
+        return lambda x, /: late_bound.apply(primitive, x)
     kernel, push = primitive.kernel(NUMPY), push_one(primitive)
     variants = primitive.variants
 
@@ -162,14 +162,7 @@ def unary(primitive: Primitive) -> Callable[[Any], "Tensor"]:
     return call
 
 
-def _never_recorded(primitive: Primitive) -> Callable[[Any], "Tensor"]:
-    def call(x: Any, /) -> "Tensor":
-        return late_bound.apply(primitive, x)
-
-    return call
-
-
-def _never_recorded_binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
+def _never_recorded(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
     """Return the function of a comparison or of logic, which is never recorded."""
     kernel = primitive.kernel(NUMPY)
 

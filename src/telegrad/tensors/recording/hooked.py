@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from telegrad.errors import DTypeError, GradientError, InternalError, ShapeError
+from telegrad.errors import GradientError, InternalError
 from telegrad.graph import Bundle, Contributions, Cotangent, Handle, Node, NodeHooks, hooks_of
-from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.describe import no_tensor
 from telegrad.tensors.late_bound import late_bound
+from telegrad.tensors.likeness import check_like
 from telegrad.tensors.shared import unshared
 from telegrad.tensors.tensor import Tensor, wrap
 
@@ -204,21 +205,8 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"{type(new).__name__}"
         )
     if not isinstance(new, Tensor):
-        raise DTypeError(
-            f"expected a Tensor or None from the hook {hook!r}, got {kind_of(new)}; wrap it "
-            f"with {way_in(new)}"
-        )
-    shown = _shown(old)
-    if new.shape != shown.shape:
-        raise ShapeError(
-            f"expected a gradient of shape {shown.shape} from the hook {hook!r}, got {new.shape}; "
-            "a hook may change values, not shapes"
-        )
-    if new.dtype != shown.dtype:
-        raise DTypeError(
-            f"expected a gradient of dtype {shown.dtype} from the hook {hook!r}, got {new.dtype}; "
-            f"convert it with .to({shown.dtype})"
-        )
+        raise no_tensor(new, f"from the hook {hook!r}", "a Tensor or None")
+    check_like(new, _shown(old), f"the gradient from the hook {hook!r}", "the one it was given")
     new = unshared(new)
     return new if isinstance(old, Tensor) or new.is_dual else new.array
 

@@ -313,8 +313,8 @@ def test_what_a_pass_is_given_is_checked_on_a_device_as_elsewhere(simulation):
         with autograd.context() as context_id:
             y = rpc.rpc_sync("b", cube, (one,))
             for given, expected, said in (
-                (torch.ones(3, dtype=torch.float64), ShapeError, r"of shape \(2,\), .* got \(3,\)"),
-                (torch.ones(2), DTypeError, "of dtype float64, .* got float32"),
+                (torch.ones(3, dtype=torch.float64), ShapeError, r"shape \(2,\), .* got \(3,\)"),
+                (torch.ones(2), DTypeError, "dtype float64, .* got float32"),
                 ([], GradientError, "for each of the 1 tensors .* got 0"),
             ):
                 with pytest.raises(expected, match=said):
