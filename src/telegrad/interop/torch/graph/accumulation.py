@@ -35,6 +35,10 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
         answer = hook((gradient,))
         if answer is not None:
             gradient = answer[0] if isinstance(answer, tuple) else answer
+    if before:
+        # They may have kept it, or returned a tensor of the program's own.
+        with torch.set_grad_enabled(gradient.requires_grad):
+            gradient = gradient.clone()
     hooks = leaf._post_accumulate_grad_hooks
     left = _lent(leaf, gradient, list(hooks.values())) if hooks else gradient
     for hook in after:
