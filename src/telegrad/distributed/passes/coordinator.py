@@ -123,8 +123,9 @@ class PassCoordinator:
             context.id,
             self._worker.next_id(),
             self._next_path(context),
-            create_graph if retain_graph is None else retain_graph,
-            create_graph,
+            # Other workers accept nothing but a bool.
+            bool(create_graph if retain_graph is None else retain_graph),
+            bool(create_graph),
             None if targets is None else list(remote_targets),
             MODE.get().check_nan,
             enclosing,
