@@ -214,12 +214,12 @@ class PassCoordinator:
         local_pass = self._new_local_pass(context, plan)
         if targets:
             local_pass.targets.update(targets)
-        context.passes[plan.pass_id] = local_pass
         report = Report()
         before, place = MODE.get(), CURRENT.set(local_pass.point)
         enclosing = ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         try:
             try:
+                context.passes[plan.pass_id] = local_pass
                 MODE.set(recording(before, plan.recorded))
                 self._run_to_rest(local_pass, local_pass.start(roots), report, [])
                 if waiting := report.who_waits():
