@@ -150,20 +150,17 @@ class LocalPass(msgspec.Struct, eq=False):
             return
         is_plain = plan.targets is None and not plan.check_nan
         found = frameworks.cut(entries, plan.keep_graph, self.targets, is_plain)
-        task.joined, self._foreign_leaves, pieces, at_once = found
+        task.joined, self._foreign_leaves, pieces = found
         task.count(entries)
-        if pieces:
-            self._prepare(pieces, at_once)
-
-    def _prepare(self, pieces: Sequence[Any], at_once: int) -> None:
-        """Limit another framework's regions to the needed edges; let them run in parallel."""
-        if self._task.skipped:
+        if task.skipped:
             for piece in pieces:
-                piece.leave_out(self._task.skipped)
+                piece.leave_out(task.skipped)
         # Not in a recorded pass: the keys of nodes made in parallel would depend on timing.
-        if at_once > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
-            pool = RegionPool(self._host, self._pace, set(pieces), at_once)
-            self._region_pool = self._task.pool = pool
+        if len(pieces) > 1 and not plan.recorded:
+            at_once = frameworks.at_once()
+            if at_once > 1 and all(each.is_apart for each in pieces):
+                pool = RegionPool(self._host, self._pace, set(pieces), at_once)
+                self._region_pool = task.pool = pool
 
     def _is_goal(self, node: Any) -> bool:
         """Tell whether a node is an input, or a recv node that may lead to one."""

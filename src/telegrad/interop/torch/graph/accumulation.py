@@ -57,7 +57,6 @@ def are_plain(leaves: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor |
             and gradient.layout is strided
             and gradient.stride() == leaf.stride()
             and leaf._post_accumulate_grad_hooks is None
-            and leaf.is_leaf
         ):
             return False
     return True
