@@ -194,7 +194,8 @@ def along(slots: Iterable[Slot], results: Iterable[Any], recorded: bool) -> list
             bundled.append(edge)
         found[edge][index] = result
     for edge in bundled:
-        found[edge] = _bundle(found[edge])
+        parts = found[edge]
+        found[edge] = None if all(part is None for part in parts) else Bundle(parts)
     return [*found.values()]
 
 
@@ -223,13 +224,6 @@ def _count_alone(captured: tuple[Any, ...]) -> int:
 _ALONE: Final = _count_alone((object(),))
 """References to a captured gradient in ``parted``, if only its callers hold it: note COUNTS in
 ``engine/local.py``."""
-
-
-def _bundle(parts: list[Any]) -> Bundle | None:
-    for part in parts:
-        if part is not None:
-            return Bundle(parts)
-    return None
 
 
 def _memory(tensor: torch.Tensor | None) -> int | None:
