@@ -21,29 +21,51 @@ RUNS = {}
 NAMES = ("w", "t", "c", "h", "table", "dot")
 
 
-def random_program(rng, depth=0, arguments=4):
-    """(steps, which values it returns) of a program that starts with `arguments` values."""
-    steps, size = [], arguments
+def random_program(rng, depth=0, arguments=4, is_apart=None):
+    """(steps, which values it returns) of a program that starts with `arguments` values.
+
+    If it `is_apart`, each value is used once as far as possible, so that messages meet seldom.
+    """
+    is_apart = rng.random() < 0.5 if is_apart is None else is_apart
+    steps, size, unused = [], 0, []
+
+    def add(count):
+        nonlocal size
+        unused.extend(range(size, size + count))
+        size += count
 
     def pick():
-        return rng.randrange(max(0, size - 6), size)
+        if is_apart and unused:
+            return unused.pop(rng.randrange(len(unused)))
+        return rng.randrange(max(is_apart * arguments, size - 6), size)
 
-    for _ in range(rng.randint(1, 4) if depth else rng.randint(4, 9)):
+    def compute(name, *operands):
+        steps.append(("operation", name, *operands))
+        add(2 if name in PAIRS else 1)
+
+    add(arguments)
+    if is_apart:
+        for i in range(arguments):
+            # What is sent as it came, or a leaf itself, is an end that messages have in common.
+            compute("scaled", i, i)
+        del unused[:arguments]
+    for _ in range(rng.randint(1, 4) if depth else rng.randint(3, 9)):
         kind = rng.random()
         if kind < 0.2:
             steps.append(("parameter", rng.choice(NAMES)))
-            size += 1
+            add(1)
+            if is_apart:
+                compute("scaled", unused.pop(), 0)
         elif kind < 0.25:
             steps.append(("look up",))
-            size += 1
+            add(1)
         elif kind < 0.6 or depth == 3:
-            steps.append(("operation", rng.choice(sorted(OPERATIONS)), pick(), pick()))
-            size += 2
+            compute(rng.choice(sorted(OPERATIONS)), pick(), pick())
         else:
             taken = [pick() for _ in range(rng.randint(1, 4))]
-            program = random_program(rng, depth + 1, len(taken))
+            program = random_program(rng, depth + 1, len(taken), is_apart)
             steps.append(("call", rng.choice(PLACES), taken, program, rng.random() < 0.2))
-            size += len(program[1])
+            add(len(program[1]))
     return steps, [pick() for _ in range(rng.randint(1, 4))]
 
 
@@ -60,7 +82,7 @@ def run_program(world, program, values, place="p0"):
         elif kind == "operation":
             name, i, j = rest
             found = OPERATIONS[name](world, values[i], values[j])
-            values.extend(found if isinstance(found, tuple) else (found, values[j]))
+            values.extend(found if name in PAIRS else (found,))
         else:
             there, taken, inner, silent = rest
             with torch.set_grad_enabled(not silent):
@@ -118,8 +140,7 @@ def written(world, x, y):
         view = z.flatten()
         view.add_(0.25)
         return z, view
-    z.add_(fit(y, x) * 0.1)
-    return z
+    return z.add_(fit(y, x) * 0.1), x * 2
 
 
 def two_views(world, x, y):
@@ -159,7 +180,7 @@ def inner_pass(world, x, y):
     if z.requires_grad:
         a = torch.ones(3, dtype=torch.float64, requires_grad=True)
         program = [("parameter", "t"), ("operation", "product", 0, 1)], [2]
-        inner = world.call("p2", program, [a])[0].sum()
+        inner = world.call("p2", program, [a * 1.0])[0].sum()
 
         def scale(g):
             (slope,) = world.grad(inner, [a])
@@ -182,7 +203,7 @@ OPERATIONS = {
     ),
     "conjugate": lambda w, x, y: x.conj(),
     "imaginary": lambda w, x, y: x.conj().imag if x.is_complex() else -x,
-    "real": lambda w, x, y: torch.view_as_real(x) if x.is_complex() else x.real,
+    "real": lambda w, x, y: torch.view_as_real(x.resolve_conj()) if x.is_complex() else x.real,
     "expand": lambda w, x, y: x.unsqueeze(0).expand(2, *x.shape) if x.ndim < 3 else x,
     "total": lambda w, x, y: x.sum() * 0.3,
     "transpose": lambda w, x, y: x.t() if x.ndim == 2 else x.flip(0) if x.ndim else x * 1,
@@ -199,8 +220,11 @@ OPERATIONS = {
     "inner pass": inner_pass,
     "same": lambda w, x, y: Same.apply(x, y) if x.shape == y.shape and x.dtype == y.dtype else x,
     "absent": lambda w, x, y: Absent.apply(x, y),
-    "unbind": lambda w, x, y: x.unbind()[:2] if x.ndim and len(x) > 1 else x * 1,
+    "unbind": lambda w, x, y: x.unbind()[:2] if x.ndim and len(x) > 1 else (x * 1, x * 2),
+    "scaled": lambda w, x, y: x * 1.5,
 }
+PAIRS = {"absent", "island", "two views", "unbind", "written"}
+"""The operations with two results."""
 
 
 def loss_of(values):
