@@ -290,12 +290,11 @@ class LocalPass(msgspec.Struct, eq=False):
         return True
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
-        name = self.targets.get(node) if self.targets else None
         leaf = self._foreign_leaves.get(node) if self._foreign_leaves else None
         if leaf is None and not isinstance(gradient, Tensor):
             gradient = wrap(own(gradient, is_alone))
-        if name is not None:
-            self.captured[name] = gradient
+        if self.targets and node in self.targets:
+            self.captured[self.targets[node]] = gradient
         elif leaf is None:
             self.staged[node] = gradient
         elif type(leaf) is list:
