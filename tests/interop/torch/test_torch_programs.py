@@ -80,7 +80,8 @@ def second_tries(world, values, rng):
 
 
 def retained(world, values, rng):
-    computed = [x for x in values if x.grad_fn is not None]
+    # Without hooks: what those make of zeros is retained as well.
+    computed = [x for x in values if x.grad_fn is not None and not x._backward_hooks]
     chosen = rng.sample(computed, min(3, len(computed)))
     for value in chosen:
         value.retain_grad()
