@@ -37,8 +37,6 @@ class Cut(NamedTuple):
     pieces: Sequence[Any] = ()
     """Each has ``leave_out(skipped)``, to skip a part of itself, and ``is_apart``: whether it may
     run at the same time as others."""
-    at_once: int = 1
-    """How many pieces may run at the same time, on threads of this process."""
 
 
 class Framework(Protocol):
@@ -111,6 +109,10 @@ class Framework(Protocol):
 
         `is_plain`: all leaves take their gradients, and nothing observes single gradients.
         """
+
+    def at_once(self) -> int:
+        """Return how many pieces may run at the same time, on threads of this process."""
+        return 1
 
     def completed(
         self,
@@ -328,16 +330,14 @@ def stand_ins(values: list[Any]) -> tuple[list[Any], dict[int, Framework]]:
 
     If there are none, return the list itself.
     """
+    came = values
     owners: dict[int, Framework] = {}
     for framework in known:
         for i, value in enumerate(values):
             if isinstance(value, framework.type):
-                owners[i] = framework
-    if not owners:
-        return values, owners
-    came = values.copy()
-    for i in owners:
-        came[i] = wrap(None)
+                if came is values:
+                    came = values.copy()
+                came[i], owners[i] = wrap(None), framework
     return came, owners
 
 
@@ -386,11 +386,14 @@ def cut(
     edges: dict[Any, Sequence[Any]] = {}
     leaves: dict[Any, Any] = {}
     pieces: list[Any] = []
-    at_once = 1
     for framework in known:
         found = framework.cut(entries, keep_graph, targets, is_plain)
         edges.update(found.edges)
         leaves.update(found.leaves)
         pieces.extend(found.pieces)
-        at_once = max(at_once, found.at_once)
-    return Cut(edges, leaves, pieces, at_once)
+    return Cut(edges, leaves, pieces)
+
+
+def at_once() -> int:
+    """Return how many pieces may run at the same time, on threads of this process."""
+    return max(framework.at_once() for framework in known)

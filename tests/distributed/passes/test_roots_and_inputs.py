@@ -79,6 +79,16 @@ def test_a_pass_may_start_on_a_worker_that_did_not_open_the_context():
 
 
 @on_workers("main", "b")
+def test_numbers_may_stand_for_the_flags_of_a_pass():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        (first,) = autograd.grad(context_id, (y * y).sum(), one, retain_graph=1, create_graph=1)
+        autograd.backward(context_id, [first.sum()], 0)
+        assert value_of(autograd.get_gradients(context_id)[one]) == (2 * W * W).tolist()
+
+
+@on_workers("main", "b")
 def test_a_second_pass_needs_a_retained_graph_and_adds_to_the_first():
     one = x()
     with autograd.context() as context_id:

@@ -100,14 +100,16 @@ def test_what_leaves_is_not_kept_by_what_runs_here():
 def test_a_thread_that_is_to_wait_at_once_does_so_though_another_pauses_the_pass(monkeypatch):
     """Nobody else would read the answer."""
     did, looks = [], count()
-    ask, go_on, wait = PassRequests.ask, LocalPass.go_on, PassRequest.wait
+    ask, go_on, read = PassRequests.ask, LocalPass.go_on, PassRequest.read
 
     def asked(self, to, *args, waits=False):
         did.append(f"asked {to}, waits" if waits else f"asked {to}")
         return ask(self, to, *args, waits=waits)
 
     monkeypatch.setattr(PassRequests, "ask", asked)
-    monkeypatch.setattr(PassRequest, "wait", lambda self: (did.append("waited"), wait(self))[1])
+    monkeypatch.setattr(
+        PassRequest, "read", lambda self, take: (did.append("waited"), read(self, take))[1]
+    )
     monkeypatch.setattr(LocalPass, "go_on", lambda self: (did.append("went on"), go_on(self))[1])
     # As if another thread paused it again and again.
     monkeypatch.setattr(LocalPass, "is_paused", property(lambda self: next(looks) % 2 == 1))

@@ -426,3 +426,12 @@ def test_what_went_over_is_known_for_as_long_as_a_graph_may_lead_there():
     del went, entry
     gc.collect()
     assert key not in GONE_OVER
+
+
+@pytest.mark.parametrize("cotangent", [np.eye(2), tg.tensor(np.eye(2))])
+def test_a_cotangent_enters_at_a_sparse_tensor_as_a_sparse_one(cotangent):
+    """Also one that has lost its tangent, since its level has closed."""
+    sparse = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
+    (entered,) = entry_of(sparse, keeps=False).pull(cotangent)
+    assert entered.is_sparse
+    assert torch.equal(entered.to_dense(), torch.eye(2, dtype=torch.float64))

@@ -73,17 +73,61 @@ def test_a_leaf_that_is_an_entry_itself_is_left_to_the_walk():
     assert cut_apart([entry_of(a, keeps=True)], True) is None
 
 
+@pytest.mark.parametrize("is_recorded", [False, True])
 @on_workers("main", "b")
-def test_leaves_never_share_the_memory_of_their_gradients():
+def test_leaves_never_share_the_memory_of_their_gradients(is_recorded):
     a, b = leaves(2)
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (a + b,))
-        autograd.backward(context_id, [(y + (a + b)).sum()])
+        autograd.backward(context_id, [y.sum()], create_graph=is_recorded)
         found = autograd.get_gradients(context_id)
         assert torch.equal(found[a], found[b])
         before = found[b].clone()
-        found[a].mul_(100)
+        with torch.no_grad():
+            found[a].mul_(100)
         assert torch.equal(found[b], before)
+
+
+OWN = torch.full((2,), 3.0, dtype=torch.float64)
+"""A tensor of the program's own that becomes a gradient."""
+
+
+class Fixed(torch.autograd.Function):
+    """Its gradient is `OWN`."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return OWN
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(
+    "how", ["a function's own", "a hook's own", "kept by a hook", "a hook's of the node"]
+)
+@on_workers("main", "b")
+def test_a_gradient_that_the_program_holds_as_well_is_copied(how, is_shared):
+    (a,) = leaves(1)
+    held = [OWN]
+    if how == "a hook's own":
+        a.register_hook(lambda gradient: OWN)
+    if how == "kept by a hook":
+        a.register_hook(held.append)
+    if how == "a hook's of the node":
+        a.expand_as(a).grad_fn.next_functions[0][0].register_prehook(lambda gradients: (OWN,))
+    with autograd.context() as context_id:
+        y = Fixed.apply(a) if how == "a function's own" else a * 3
+        if is_shared:
+            # Two messages lead to the leaf, whose hooks then get the sum.
+            y = rpc.rpc_sync("b", handlers.same, (y,)) + rpc.rpc_sync("b", handlers.same, (a * 0,))
+        autograd.backward(context_id, [y.sum()])
+        gradient = autograd.get_gradients(context_id)[a]
+    assert torch.equal(gradient, OWN)
+    gradient.mul_(100)
+    assert all(torch.equal(each, torch.full_like(each, 3.0)) for each in held if each.any())
 
 
 @on_workers("main")

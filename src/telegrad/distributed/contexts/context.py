@@ -102,8 +102,7 @@ class Context(msgspec.Struct, eq=False):
     def known_but(self, *names: str | None) -> list[str]:
         """Return the names of the context's known workers, without the given ones."""
         # A copy in one step: handlers of this context may still add workers.
-        known = list(self.known)
-        return [name for name in known if name not in names]
+        return [name for name in list(self.known) if name not in names]
 
     def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
         """Make the gradients of a pass that commits visible: all of them or, on error, none."""

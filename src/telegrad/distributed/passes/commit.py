@@ -87,19 +87,20 @@ class PassCommit:
     def _notify_others(
         self, context: Context, pass_id: int, names: Iterable[str], committed: bool
     ) -> None:
+        worker = self._worker
         # Listed only now: a worker that makes itself known later gets an answer from `outcomes`.
         met = dict.fromkeys(names)
-        met.pop(self._worker.name, None)
+        met.pop(worker.name, None)
         notice = [context.id, pass_id, committed, []]
-        if context.home_id == self._worker.id:
+        if context.home_id == worker.id:
             if committed and met and context.known.keys() >= met.keys():
                 # It leaves before any request for gradients. Workers lost by then drop the context.
-                late = LateNotice(self._worker, [*met], OUTCOME, notice)
+                late = LateNotice(worker, [*met], OUTCOME, notice)
                 with context.lock:
                     before, context.late = context.late, late
                 if before is not None:
                     before.flush()
-                self._worker.outgoing.ride(late)
+                worker.outgoing.ride(late)
             else:
                 self._notify_each([*met], notice)
             return

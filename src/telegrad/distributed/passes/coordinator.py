@@ -123,8 +123,9 @@ class PassCoordinator:
             context.id,
             self._worker.next_id(),
             self._next_path(context),
-            create_graph if retain_graph is None else retain_graph,
-            create_graph,
+            # Other workers accept nothing but a bool.
+            bool(create_graph if retain_graph is None else retain_graph),
+            bool(create_graph),
             None if targets is None else list(remote_targets),
             MODE.get().check_nan,
             enclosing,
@@ -213,12 +214,12 @@ class PassCoordinator:
         local_pass = self._new_local_pass(context, plan)
         if targets:
             local_pass.targets.update(targets)
-        context.passes[plan.pass_id] = local_pass
         report = Report()
         before, place = MODE.get(), CURRENT.set(local_pass.point)
         enclosing = ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         try:
             try:
+                context.passes[plan.pass_id] = local_pass
                 MODE.set(recording(before, plan.recorded))
                 self._run_to_rest(local_pass, local_pass.start(roots), report, [])
                 if waiting := report.who_waits():

@@ -108,6 +108,7 @@ class GradientCodec:
         feeds: list[Feed] = []
         parts: list[Any]
         frame = iter(arrays)
+        # All of them, and first: also those behind an entry that is refused must be given back.
         landed = self._landed(entries, frm) if max(map(len, entries), default=0) > 2 else None
         recorded = local_pass.plan.recorded
         for entry in entries:

@@ -150,20 +150,17 @@ class LocalPass(msgspec.Struct, eq=False):
             return
         is_plain = plan.targets is None and not plan.check_nan
         found = frameworks.cut(entries, plan.keep_graph, self.targets, is_plain)
-        task.joined, self._foreign_leaves, pieces, at_once = found
+        task.joined, self._foreign_leaves, pieces = found
         task.count(entries)
-        if pieces:
-            self._prepare(pieces, at_once)
-
-    def _prepare(self, pieces: Sequence[Any], at_once: int) -> None:
-        """Limit another framework's regions to the needed edges; let them run in parallel."""
-        if self._task.skipped:
+        if task.skipped:
             for piece in pieces:
-                piece.leave_out(self._task.skipped)
+                piece.leave_out(task.skipped)
         # Not in a recorded pass: the keys of nodes made in parallel would depend on timing.
-        if at_once > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
-            pool = RegionPool(self._host, self._pace, set(pieces), at_once)
-            self._region_pool = self._task.pool = pool
+        if len(pieces) > 1 and not plan.recorded:
+            at_once = frameworks.at_once()
+            if at_once > 1 and all(each.is_apart for each in pieces):
+                pool = RegionPool(self._host, self._pace, set(pieces), at_once)
+                self._region_pool = task.pool = pool
 
     def _is_goal(self, node: Any) -> bool:
         """Tell whether a node is an input, or a recv node that may lead to one."""
@@ -293,12 +290,11 @@ class LocalPass(msgspec.Struct, eq=False):
         return True
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
-        name = self.targets.get(node) if self.targets else None
         leaf = self._foreign_leaves.get(node) if self._foreign_leaves else None
         if leaf is None and not isinstance(gradient, Tensor):
             gradient = wrap(own(gradient, is_alone))
-        if name is not None:
-            self.captured[name] = gradient
+        if self.targets and node in self.targets:
+            self.captured[self.targets[node]] = gradient
         elif leaf is None:
             self.staged[node] = gradient
         elif type(leaf) is list:

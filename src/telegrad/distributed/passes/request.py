@@ -10,6 +10,7 @@ any answer instead. So it learns of a failure anywhere at once, and works on oth
 long the first one takes.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Final, TypeVar
@@ -24,7 +25,6 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
 T = TypeVar("T")
-_AGES: Final = 30 * 24 * 3600.0  # Seconds: stands for no deadline.
 # Seconds to wait for the first of several answers alone. A hand-over from the reading thread costs
 # some 100 µs: little compared with this, much compared with an answer that comes at once.
 _MOMENT: Final = 0.02
@@ -37,23 +37,14 @@ class PassRequest(msgspec.Struct, eq=False):
     """Settled when the answer has been read."""
     _had_moment: bool = False
 
-    def wait(self) -> tuple[Any, list[Any]]:
-        """Wait for the answer's header and arrays; raise the peer's exception if it failed."""
-        try:
-            answer: tuple[Any, list[Any]] = self.answer.wait()
-            return answer
-        finally:
-            # An error's traceback holds this frame, and the call holds the error. Dropping the
-            # frame's reference to the call breaks the cycle, so that all frames are freed.
-            del self
-
     def read(self, take: Callable[[str, Any, list[Any]], T]) -> T:
         """Wait; return `take(worker, header, arrays)` for the answer.
 
-        If `take` raises a plain Python error, the answer is malformed, which ends the connection.
+        Raises the peer's exception if it failed. If `take` raises a plain Python error, the answer
+        is malformed, which ends the connection.
         """
         try:
-            header, arrays = self.wait()
+            header, arrays = self.answer.wait()
             try:
                 return take(self.answer.to.name, header, arrays)
             except TelegradError:
@@ -61,7 +52,8 @@ class PassRequest(msgspec.Struct, eq=False):
             except (LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
                 raise self.answer.malformed(error) from error
         finally:
-            # As in `wait`.
+            # An error's traceback holds this frame, and the call holds the error. Dropping the
+            # frame's reference to the call breaks the cycle, so that all frames are freed.
             del self
 
 
@@ -93,9 +85,8 @@ class PassRequests:
         Returns:
             The open request.
         """
-        deadline = self._worker.host.now() + _AGES
-        call = self._worker.outgoing.service(to, service, body, arrays, deadline, waits=waits)
-        return PassRequest(call)
+        outgoing = self._worker.outgoing
+        return PassRequest(outgoing.service(to, service, body, arrays, math.inf, waits=waits))
 
     def take_next(self, asked: list[PassRequest]) -> PassRequest:
         """Remove and return the next request to read: an answered one, after waiting for one."""

@@ -102,13 +102,11 @@ class Entry(BoundaryStruct, eq=False):
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not isinstance(cotangent, Tensor):
-            made = self._over(cotangent)
-            is_dense = self.sparse_dim is None and made.layout is torch.strided
-            return (made if is_dense else self._laid_out(made),)
-        primal = self._over(cotangent.array)
+            return (self._laid_out(self._over(cotangent)),)
         if not cotangent.tangents:
-            return (primal,)
-        return (make_dual(primal, self._over(_bound_tangent(cotangent).array)),)
+            return (self._laid_out(self._over(cotangent.array)),)
+        tangent = self._over(_bound_tangent(cotangent).array)
+        return (make_dual(self._over(cotangent.array), tangent),)
 
     def _laid_out(self, made: torch.Tensor) -> torch.Tensor:
         """Return a cotangent in the layout of the tensor: a received one may be sparse."""

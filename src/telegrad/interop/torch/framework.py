@@ -4,7 +4,7 @@ A worker imports it when it first meets a PyTorch value (``distributed/worker_au
 is one for each process, since types belong to the process.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
@@ -41,6 +41,7 @@ class Torch(frameworks.Framework):
     devices = placement
     parameters = successors
     is_recording = staticmethod(is_recording)
+    cut = staticmethod(cut)
     default_modes = staticmethod(default_modes)
 
     def adopted(self, value: torch.Tensor, is_gradient: bool) -> Tensor:
@@ -68,22 +69,21 @@ class Torch(frameworks.Framework):
         may_be_dual = is_open()
         given = values
         if is_recorded:
-            # All are checked before any is replaced or recorded, so that a value which can't be
-            # sent leaves no message behind.
-            sent = values
             for i, value in enumerate(values):
                 if isinstance(value, torch.Tensor):
-                    if given is values:
-                        given, sent = values.copy(), values.copy()
+                    # Before anything is recorded: what can't be sent leaves no message behind.
                     tensors.check(value)
-                    given[i] = _CONSTANT
+                    if given is values:
+                        given = values.copy()
                     if may_be_dual:
-                        given[i], sent[i] = _stand_in(value), _detached(value)
-                    elif value.requires_grad:
+                        given[i], values[i] = _stand_in(value), _detached(value)
+                    elif not value.requires_grad:
+                        given[i] = _CONSTANT
+                    else:
                         given[i] = wrap(None, _history_of(value))
-                        # `data` suffices, since only values are read, and skips the dispatcher.
-                        sent[i] = value if type(value) is _PARAMETER else value.data
-            values[:] = sent
+                        if type(value) is not _PARAMETER:
+                            # Only its values are read, and `data` skips the dispatcher.
+                            values[i] = value.data
         has_own = placement.has_own(values)
         if has_own and given is values:
             given = values.copy()
@@ -124,18 +124,7 @@ class Torch(frameworks.Framework):
             )
         return WantedLeaf(value) if value.is_leaf else Tap(value, (value.grad_fn, value.output_nr))
 
-    def cut(
-        self,
-        entries: Collection[Any],
-        keep_graph: bool,
-        targets: Collection[Any] = (),
-        is_plain: bool = False,
-    ) -> frameworks.Cut:
-        found = cut(entries, keep_graph, targets, is_plain)
-        return found._replace(at_once=self.at_once()) if len(found.pieces) > 1 else found
-
     def at_once(self) -> int:
-        """Return how many regions may run at the same time."""
         # Each region's kernels use as many threads as PyTorch is set to. On a GPU, regions would
         # only wait for each other.
         return 1 if _is_cuda_in_use() else usable_cores() // torch.get_num_threads()

@@ -28,13 +28,14 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
 
     The hooks of the tensor itself have run already.
     """
-    if gradient.layout is torch.strided and gradient.stride() != leaf.stride():
-        gradient = _laid_out(leaf, gradient)
     before, after = _NODE_HOOKS.of(leaf) or ((), ())
     for hook in before:
         answer = hook((gradient,))
         if answer is not None:
             gradient = answer[0] if isinstance(answer, tuple) else answer
+    # Hooks may have kept it, or returned a tensor of the program's own.
+    if gradient.layout is torch.strided and (before or gradient.stride() != leaf.stride()):
+        gradient = _laid_out(leaf, gradient)
     hooks = leaf._post_accumulate_grad_hooks
     left = _lent(leaf, gradient, list(hooks.values())) if hooks else gradient
     for hook in after:
@@ -53,14 +54,13 @@ def are_plain(leaves: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor |
             and gradient.layout is strided
             and gradient.stride() == leaf.stride()
             and leaf._post_accumulate_grad_hooks is None
-            and leaf.is_leaf
         ):
             return False
     return True
 
 
 def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """Return the gradient with the leaf's strides, as PyTorch promises: writable, not expanded."""
+    """Return a copy with the leaf's strides, as PyTorch promises: writable, not expanded."""
     with torch.set_grad_enabled(gradient.requires_grad):
         made = torch.empty_like(leaf, dtype=gradient.dtype, device=gradient.device)
         return made.copy_(gradient)

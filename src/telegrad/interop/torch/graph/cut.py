@@ -32,22 +32,25 @@ from telegrad.tensors.recording.op_node import OutputNode
 
 
 def cut(
-    nodes: Collection[Any], keep_graph: bool, targets: Collection[Any] = (), is_plain: bool = False
+    entries: Collection[Any],
+    keep_graph: bool,
+    targets: Collection[Any] = (),
+    is_plain: bool = False,
 ) -> Cut:
     """Cut the part of PyTorch's graph that a pass's first nodes reach into regions.
 
     `is_plain`: all leaves take their gradients, and nothing observes single gradients meanwhile.
     """
     if GONE_OVER:
-        return cut_walk(Walk.of_both(nodes, targets), keep_graph, targets)
+        return cut_walk(Walk.of_both(entries, targets), keep_graph, targets)
     if is_plain and not targets:
-        found = cut_apart(nodes, keep_graph)
+        found = cut_apart(entries, keep_graph)
         if found is not None:
             return found
     # No entry lies behind telegrad's own nodes: only roots and sent values can be entries.
     walk = Walk()
     walk.want(targets)
-    for entry, group in grouped(nodes):
+    for entry, group in grouped(entries):
         walk.enter(entry, group)
     return cut_walk(walk, keep_graph, targets)
 

@@ -148,7 +148,8 @@ class Leaf(End, LeafNode, eq=False):
     def before_capture(self, cotangent: torch.Tensor, /) -> torch.Tensor:
         # Only the tensor's hooks: its node's hooks run when the gradient accumulates.
         place = (accumulator_of(self.value), 0)
-        return _with_hooks(place, cotangent, torch.is_grad_enabled())
+        # A copy: a hook may keep what it is given, or return a tensor of the program's own.
+        return _with_hooks(place, cotangent, torch.is_grad_enabled()).clone()
 
     def name(self) -> str:
         return "AccumulateGrad"

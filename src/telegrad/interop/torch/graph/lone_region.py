@@ -80,6 +80,5 @@ class LoneRegion(Region, eq=False):
         captured, given = self._captured(cotangent, (*self.exits, *self.leaves), recorded)
         found = along(slots, captured, recorded) if slots else []
         if self.leaves:
-            gradients = captured[len(slots) :]
-            found.append(gradients if recorded else parted(gradients, (*captured, *given)))
+            found.append(parted([*captured[len(slots) :]], (*captured, *given)))
         return found

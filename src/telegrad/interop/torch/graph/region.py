@@ -19,7 +19,8 @@ the whole cotangent where its region begins, or at its end.
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
 from itertools import compress, starmap
-from typing import Any, ClassVar
+from sys import getrefcount
+from typing import Any, ClassVar, Final
 
 import msgspec
 import torch
@@ -131,13 +132,13 @@ class Region(msgspec.Struct, Hooked, eq=False):
         taking = ExitCapture(self.places, self.taken, [tap.place for tap in self.taps])
         with taking:
             captured, given = self._captured(cotangent, self.exits, recorded)
-        results = [
-            taking.taken.get(place) if place in self.taken else result
+        captured = [
+            taking.taken.pop(place, None) if place in self.taken else result
             for place, result in zip(self.exits, captured)
         ]
         tapped = [taking.tapped.get(tap.place) for tap in self.taps]
         return [
-            *self._contributions(results, given, recorded),
+            *self._contributions(captured, given, recorded),
             *(g if g is None or recorded else g.clone() for g in tapped),
         ]
 
@@ -165,16 +166,16 @@ class Region(msgspec.Struct, Hooked, eq=False):
         return captured or (), given
 
     def _contributions(
-        self, results: Sequence[Any], given: tuple[Any, ...], recorded: bool
+        self, captured: Sequence[Any], given: tuple[Any, ...], recorded: bool
     ) -> list[Any]:
         """Return the cotangent of each edge, given those captured at each exit."""
         at_leaves = [i for i, goal in enumerate(self.exits.values()) if goal.is_leaf]
-        if at_leaves and not recorded:
-            own = parted([results[i] for i in at_leaves], (*results, *given))
-            results = [*results]
+        if at_leaves:
+            own = parted([captured[i] for i in at_leaves], (*captured, *given))
+            captured = [*captured]
             for i, gradient in zip(at_leaves, own):
-                results[i] = gradient
-        return along(self.slots, results, recorded)
+                captured[i] = gradient
+        return along(self.slots, captured, recorded)
 
 
 def along(slots: Iterable[Slot], results: Iterable[Any], recorded: bool) -> list[Any]:
@@ -193,24 +194,36 @@ def along(slots: Iterable[Slot], results: Iterable[Any], recorded: bool) -> list
             bundled.append(edge)
         found[edge][index] = result
     for edge in bundled:
-        found[edge] = _bundle(found[edge])
+        parts = found[edge]
+        found[edge] = None if all(part is None for part in parts) else Bundle(parts)
     return [*found.values()]
 
 
-def parted(gradients: Sequence[Any], everything: Sequence[Any]) -> Sequence[Any]:
-    """Return gradients of leaves, copied where another tensor in `everything` shares memory."""
-    if len({*map(_memory, everything)}) == len(everything):
+def parted(gradients: list[Any], everything: tuple[Any, ...]) -> list[Any]:
+    """Return gradients of leaves, copied where they are not a leaf's alone.
+
+    Another tensor in `everything` may share the memory; or others hold the gradient: a hook that
+    kept it, or a hook or a function that returned a tensor of the program's own.
+    """
+    counts = [*map(getrefcount, gradients)]
+    if max(counts) <= _ALONE and len({*map(_memory, everything)}) == len(everything):
         return gradients
     uses = Counter(map(_memory, everything))
     del uses[None]
-    return [each.clone() if uses[_memory(each)] > 1 else each for each in gradients]
+    return [
+        each if each is None or (count <= _ALONE and uses[_memory(each)] < 2) else each.clone()
+        for each, count in zip(gradients, counts)
+    ]
 
 
-def _bundle(parts: list[Any]) -> Bundle | None:
-    for part in parts:
-        if part is not None:
-            return Bundle(parts)
-    return None
+def _count_alone(captured: tuple[Any, ...]) -> int:
+    gradients, everything = [*captured], (*captured,)
+    return getrefcount(gradients[0]) if everything else 0
+
+
+_ALONE: Final = _count_alone((object(),))
+"""References to a captured gradient in ``parted``, if only its callers hold it: note COUNTS in
+``engine/local.py``."""
 
 
 def _memory(tensor: torch.Tensor | None) -> int | None:
