@@ -122,7 +122,7 @@ def test_gradients_that_a_pass_is_given_are_where_their_root_is():
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", there.cube, (one,))
         with pytest.raises(
-            DeviceError, match=r"gradient on cuda:0 as grad_outputs\[0\], got .* cpu"
+            DeviceError, match=r"device cuda:0 .* for the gradient grad_outputs\[0\], got cpu"
         ):
             autograd.grad(context_id, [y], [one], [given])
         (found,) = autograd.grad(context_id, [y], [one], [given.cuda()])
