@@ -47,7 +47,12 @@ class ProfiledCall(Future[Any]):
         """Wait for the value and return it, or raise the call's exception."""
         try:
             # Wait for the call itself, which must do more on the thread that takes its answer.
-            self._call.wait(timeout)
+            try:
+                self._call.wait(timeout)
+            except BaseException:
+                if not self._call._done:
+                    raise
+                # The call has failed. Another thread may be about to end its span: wait for that.
             return super().wait(timeout)
         finally:
             # As in Future.wait: the exception's traceback holds this frame.
