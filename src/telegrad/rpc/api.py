@@ -219,13 +219,7 @@ def rpc_async(
 ) -> Future[Any]:
     """Start ``func(*args, **kwargs)`` on worker `to` and return the future of its result.
 
-    Arguments:
-        to: The worker: its name, its rank or its WorkerInfo.
-        func: The function; if it can't be imported there, its code is sent.
-        args: Its positional arguments.
-        kwargs: Its options.
-        timeout: Seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
-            default.
+    The arguments are those of ``rpc_sync``.
 
     Returns:
         A future; its ``wait`` raises the errors that ``rpc_sync`` would.
@@ -263,11 +257,9 @@ def remote(
 ) -> RRef[Any]:
     """Run ``func(*args, **kwargs)`` on worker `to` and return a reference to its result.
 
+    The other arguments are those of ``rpc_sync``.
+
     Arguments:
-        to: The worker: its name, its rank or its WorkerInfo.
-        func: The function; if it can't be imported there, its code is sent.
-        args: Its positional arguments.
-        kwargs: Its options.
         timeout: Seconds for `to` to take the call, not to compute the result; see ``RRef.to_here``.
 
     Returns:

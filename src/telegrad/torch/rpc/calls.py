@@ -119,12 +119,7 @@ def rpc_async(
 ) -> CallFuture:
     """Start `func(*args, **kwargs)` on worker `to`; return a torch future of its result.
 
-    Arguments:
-        to: The name, rank or WorkerInfo of the worker.
-        func: The function to call there.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        timeout: The seconds until the call fails; -1 for the default timeout, 0 for no limit.
+    The arguments are those of ``rpc_sync``.
 
     Returns:
         The future. Waiting for it raises the errors that ``rpc_sync`` raises.
@@ -155,11 +150,9 @@ def remote(
 ) -> "RRef":
     """Start `func(*args, **kwargs)` on worker `to`; return an RRef to its result at once.
 
+    The other arguments are those of ``rpc_sync``.
+
     Arguments:
-        to: The name, rank or WorkerInfo of the worker.
-        func: The function to call there.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
         timeout: The seconds to make the value; -1 for the default timeout, 0 for no limit.
 
     Returns:
