@@ -15,6 +15,7 @@ from telegrad.rpc.driver.served_link import ServedLink
 from telegrad.rpc.driver.spin import Spinning
 
 __all__ = [
+    "before_looking",
     "before_next_write",
     "claim_reads",
     "followers",
@@ -125,6 +126,18 @@ def takes_nested(link: Any) -> bool:
 def leader_of(lead: Any) -> int:
     """The id of the thread that leads; 0 if nobody does."""
     return int(lead._leader)
+
+
+def before_looking(lead: Any, task: Callable[[], object]) -> None:
+    """Run a task, once, on the thread that leads, between two turns."""
+    wait = lead._wait
+
+    def run_and_wait() -> Any:
+        lead._wait = wait
+        task()
+        return wait()
+
+    lead._wait = run_and_wait
 
 
 def spinning_of(lead: Any) -> Any:

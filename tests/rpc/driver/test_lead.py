@@ -13,6 +13,7 @@ import pytest
 from tests.interpreter import IS_LOCKED
 from tests.rpc import simulated
 from tests.rpc.inside import (
+    before_looking,
     claim_reads,
     has_kept,
     pool_of,
@@ -219,6 +220,18 @@ def test_what_a_thread_read_and_was_interrupted_in_receiving_is_left_to_whoever_
         reader_of(link).put_back(Frame(NOTICE, header=seal_message("told", None, ())[0]))
         link.give_up_read()
         assert told.wait(10)
+
+
+def test_a_finalizer_that_waits_between_two_turns_of_the_leader_counts_as_no_request():
+    answers = []
+    with neighbours("a", "b", options=Options(handlers=2)) as (a, b):
+        a.rpc_sync("b", simulated.who)
+        leading, handlers = b.host.leads[0], b.host.handlers
+        before_looking(leading, lambda: answers.append(b.rpc_sync("a", simulated.who)))
+        a.rpc_sync("b", simulated.who)
+        assert eventually(lambda: answers == ["a"])
+        assert a.rpc_sync("b", simulated.who) == "b"
+        assert eventually(lambda: handlers.running == 0)
 
 
 def test_a_request_that_takes_long_loses_the_lead_to_whoever_serves_the_others():

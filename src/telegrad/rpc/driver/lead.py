@@ -295,6 +295,11 @@ class Lead:
         try:
             # Tasks are late where the system has no thread for them: then this one runs them.
             while not self._closed and not host.late:
+                if self._leader != me:
+                    # A finalizer waited between two turns, and counts as a request since.
+                    handlers.leave()
+                    if not self._claim():
+                        return
                 found = poll(0)
                 if not found and not ready:
                     found = self._wait()
