@@ -515,6 +515,35 @@ def test_help_says_what_a_number_means(capsys: pytest.CaptureFixture[str]) -> No
     assert "2 means worker0,worker1" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_module_is_started_by_its_name_with_its_arguments(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "program.py").write_text(
+        textwrap.dedent(
+            """
+            import sys
+            from telegrad.distributed import rpc
+
+            def greet():
+                return f"{rpc.get_worker_info().name} of {__package__}, {sys.argv[1:]}"
+
+            rpc.init_rpc()
+            other = 1 - rpc.get_worker_info().id
+            print(rpc.rpc_sync(other, greet))
+            rpc.shutdown()
+            """
+        )
+    )
+    monkeypatch.chdir(tmp_path)
+    done = run("--workers", "2", "-m", "package.program", "-m", "x")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == [
+        "[worker0] worker1 of package, ['-m', 'x']",
+        "[worker1] worker0 of package, ['-m', 'x']",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -33,6 +33,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long workers that are told to end may take (default: 10)",
     )
+    parser.add_argument(
+        "-m",
+        "--module",
+        action="store_true",
+        help="run a module by its name, as `python -m` does, in place of a script",
+    )
     parser.add_argument("script", help="the Python script each worker runs")
     rest = parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="the script's own arguments"
@@ -48,9 +54,14 @@ def _execute(arguments: argparse.Namespace) -> int:
             f"expected --port from 1 to {_LARGEST_PORT}, or 0 for a free one, got {arguments.port}"
         )
     grace = seconds(arguments.grace, "--grace")
-    if not Path(arguments.script).is_file():
-        raise UsageError(f"no script at {arguments.script}: give the path of a Python file")
     command = [sys.executable, arguments.script, *arguments.arguments]
+    if arguments.module:
+        command.insert(1, "-m")
+    elif not Path(arguments.script).is_file():
+        raise UsageError(
+            f"no script at {arguments.script}: give the path of a Python file, or -m and the name "
+            "of a module"
+        )
     port = arguments.port or _free_port()
     with _key_for_children() as (key_path, fds):
         launcher = Launcher(Prefixer(workers, _raw(sys.stdout), _raw(sys.stderr)), grace)
