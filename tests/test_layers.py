@@ -17,6 +17,8 @@ import telegrad
 
 ROOT = Path(telegrad.__file__).parent
 DESIGN = ROOT.parents[1] / "docs" / "design.md"
+MOST_LINES = 450
+MOST_LINES_OF_A_FUNCTION = 80
 
 USES: dict[str, str] = {
     "_version": "",
@@ -275,3 +277,17 @@ def test_rules_need_nothing_but_the_namespace_they_are_given(path: Path) -> None
 def test_the_protocol_decides_without_touching_the_world(path: Path) -> None:
     met = {name.partition(".")[0] for _, name in imports(path)}
     assert met & NO_EDGE == set()
+
+
+def test_a_file_and_a_function_fit_into_a_readers_head() -> None:
+    long = []
+    for path in files():
+        text = path.read_text()
+        if text.count("\n") > MOST_LINES:
+            long.append(name_of(path))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                assert node.end_lineno is not None
+                if node.end_lineno - node.lineno >= MOST_LINES_OF_A_FUNCTION:
+                    long.append(f"{name_of(path)}:{node.name}")
+    assert long == []

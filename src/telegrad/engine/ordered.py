@@ -217,13 +217,13 @@ class OrderedTask(Task, eq=False, kw_only=True):
     def run(self, most: int = maxsize, pause_at: float = inf, clock: Clock = float) -> None:
         """Run all ready nodes, and those that become ready.
 
-        Pause once there are `most` departures; or, from the time `pause_at` of `clock` on, once
-        there is one.
+        Pause after `most` departures, or after one from the time `pause_at` of `clock` on.
         """
         self._leaving = 0
         node: Node | None = None
+        contributions: Contributions | None
         ready, done, summed, pool = self.ready, self.done, self._summed, self.pool
-        recorded, keep, joined, skipped = self.recorded, self.keep_graph, self.joined, self.skipped
+        recorded, joined, skipped = self.recorded, self.joined, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
         try:
             while ready or pool is not None:
@@ -250,32 +250,16 @@ class OrderedTask(Task, eq=False, kw_only=True):
                         pull = node.pull_recorded if recorded else node.pull
                         contributions = pull(cotangent)
                     else:
-                        try:
-                            if pool is not None:
-                                given = pool.run(node, cotangent)
-                                if given is None:
-                                    continue
-                                contributions = given
-                            elif recorded:
-                                contributions = node.pull_recorded(cotangent)
-                            else:
-                                contributions = node.pull(cotangent)
-                        except Exception as error:
-                            if node.freed:
-                                raise freed_error(node) from error
-                            raise
-                        if node.freed:
-                            # An earlier or concurrent pass freed it: the results may be wrong.
-                            raise freed_error(node)
-                        if not keep:
-                            node.release()
+                        contributions = self._pull(node, cotangent)
+                        if contributions is None:
+                            continue
                 elif pool is None or (ran := pool.take_in()) is None:
                     return
                 else:
                     node, contributions, failure = ran
                     if failure is not None:
                         raise failure
-                    if not keep:
+                    if not self.keep_graph:
                         node.release()
                     edges = node.edges
                 cotangent = None
@@ -302,6 +286,29 @@ class OrderedTask(Task, eq=False, kw_only=True):
             if node is not None:
                 node.explain(error)
             raise
+
+    def _pull(self, node: Node, cotangent: Cotangent) -> Contributions | None:
+        """Return a node's contributions, or None if it now runs on another thread."""
+        contributions: Contributions | None
+        try:
+            if self.pool is not None:
+                contributions = self.pool.run(node, cotangent)
+                if contributions is None:
+                    return None
+            elif self.recorded:
+                contributions = node.pull_recorded(cotangent)
+            else:
+                contributions = node.pull(cotangent)
+        except Exception as error:
+            if node.freed:
+                raise freed_error(node) from error
+            raise
+        if node.freed:
+            # An earlier or concurrent pass freed it: the results may be wrong.
+            raise freed_error(node)
+        if not self.keep_graph:
+            node.release()
+        return contributions
 
     def _run_observed(
         self, node: Node, cotangent: Cotangent | None, edges: Sequence[Node]

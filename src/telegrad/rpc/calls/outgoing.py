@@ -159,10 +159,9 @@ class Outgoing:
         said: str | None = None,
     ) -> RRef:
         """Send a call whose result stays on its callee; return a reference to the result."""
-        worker = self._worker
+        worker, references = self._worker, self._worker.references
         owner = worker.find(to).info
         number = worker.next_id()
-        references = worker.references
         is_own = owner.name == worker.name
         handle = references.reserve(number) if is_own else references.ask_for(number, owner)
         try:
@@ -258,11 +257,10 @@ class Outgoing:
         """Send a service's message that is answered with (header, arrays)."""
         if busy:
             check_not_busy()
-        worker = self._worker
-        peer = worker.find(to)
+        peer = self._worker.find(to)
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
-            endpoint = worker.path_to(peer, deadline)
+            endpoint = self._worker.path_to(peer, deadline)
         return self.service_on(endpoint, name, header, deadline, arrays, waits)
 
     def service_on(
@@ -381,16 +379,14 @@ class Outgoing:
             elif frame.header == worker.codec.nothing and not frame.buffers:
                 call._settle(None, None)
             else:
-                codec = worker.codec
-                sealed, slots = codec.unseal(
+                sealed, slots = worker.codec.unseal(
                     frame.header, frame.buffers, endpoint.limits, endpoint.accept
                 )
-                interceptor = worker.interceptor
-                if interceptor is not None:
-                    call.taken = interceptor.incoming_result(
+                if worker.interceptor is not None:
+                    call.taken = worker.interceptor.incoming_result(
                         endpoint.peer, call.extra, sealed.extra, slots
                     )
-                call._settle(codec.open_result(sealed, slots, frame.buffers), None)
+                call._settle(worker.codec.open_result(sealed, slots, frame.buffers), None)
         except BaseException as error:
             endpoint.calls.finish(frame.ident)
             if call._done:
@@ -411,21 +407,19 @@ class Outgoing:
         if frame.flags & UNOPENED and given_up is not None:
             self._worker.references.take_back_all(given_up)
         if frame.flags & CARRIES:
-            codec = self._worker.codec
-            codec.unseal(frame.header, frame.buffers, endpoint.limits, endpoint.accept)
+            self._worker.codec.unseal(frame.header, frame.buffers, endpoint.limits, endpoint.accept)
 
     def _failed(self, call: Call, error: BaseException) -> None:
         self._tell_failed(call, error)
         call.fail(error)
 
     def _tell_failed(self, call: Call, error: BaseException) -> None:
-        interceptor = self._worker.interceptor
+        interceptor, observer = self._worker.interceptor, self._worker.observer
         if interceptor is not None and not call.is_service and not call._done:
             try:
                 interceptor.failed_call(call.endpoint.peer, call.extra, error)
             except Exception as more:
                 error.add_note(f"the interceptor failed as well: {more!r}")
-        observer = self._worker.observer
         if observer is not None:
             observer.answered(call, 0)
 
