@@ -28,7 +28,7 @@ def row_sums(x: Any, axes: int = 1) -> Any:
     rows = _rows(x, axes)
     length = rows.shape[1]
     if length > _LONG:
-        sums = np.add.reduce(rows, axis=1)
+        sums = rows.sum(axis=1)
     else:
         sums = np.dot(rows, _ones(length, x.dtype))
     return sums.reshape(x.shape[:-axes] + (1,) * axes)

@@ -32,7 +32,7 @@ def _shortened(x: Any, along: int, dtype: Any) -> Any:
     while (rows := x.shape[along]) >= 2 * _BLOCK:
         head, rest = np.split(x, [rows - rows % _BLOCK], axis=along)
         cut = (*x.shape[:along], rows // _BLOCK, _BLOCK, *x.shape[along + 1 :])
-        sums = np.add.reduce(head.reshape(cut), axis=along + 1, dtype=dtype)
+        sums = head.reshape(cut).sum(axis=along + 1, dtype=dtype)
         x = np.concatenate([sums, rest], axis=along) if rest.size else sums
     return x
 
