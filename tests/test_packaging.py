@@ -65,9 +65,12 @@ def test_a_wheel_that_lacks_a_file_is_not_one_to_publish(built, monkeypatch, tmp
 
 
 @pytest.fixture
-def clone(tmp_path):
+def clone(tmp_path, monkeypatch):
     if shutil.which("make") is None:
         pytest.skip("needs make, which is not installed here")
+    # What the make that runs the tests was told, such as VENV=.venv-3.13, is for that one alone.
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "VENV", "PYTHON"):
+        monkeypatch.delenv(name, raising=False)
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
