@@ -1,9 +1,11 @@
 """One test in four processes: forked from one that has imported everything, each fresh.
 
-Nothing a test leaves behind reaches the next one. A group whose processes have not all ended at the
+Nothing a test leaves behind reaches the next one. A process whose part has ended stays until all
+have told how theirs went: its worker may be what another's part is about. A group whose processes have not all ended at the
 deadline is killed, by the ids of its processes, and says where each was.
 """
 
+import contextlib
 import faulthandler
 import multiprocessing
 import os
@@ -45,19 +47,22 @@ class Group:
         self._told: dict[int, tuple[str, str]] = {}
         self._pipes: dict[int, Connection] = {}
         self._processes = []
+        self._is_let_go = False
         for rank in range(cls.world_size):  # type: ignore[attr-defined]
-            here, there = _FORK.Pipe(duplex=False)
+            here, there = _FORK.Pipe()
             process = _FORK.Process(
-                target=_run, args=(cls, method, rank, self._directory, there), daemon=False
+                target=_run, args=(cls, method, rank, self._directory, deadline, there)
             )
             process.start()
             there.close()
             self._pipes[rank] = here
             self._processes.append(process)
 
-    def sentinels(self) -> list[int]:
-        """What becomes ready when one of the processes ends."""
-        return [process.sentinel for process in self._processes if process.is_alive()]
+    def sources(self) -> list[int | Connection]:
+        """What becomes ready when one of the processes ends, or tells how its part went."""
+        alive = [rank for rank, process in enumerate(self._processes) if process.is_alive()]
+        ends = [self._processes[rank].sentinel for rank in alive]
+        return [*ends, *(self._pipes[rank] for rank in alive if rank not in self._told)]
 
     def patience(self) -> float:
         """Seconds until it has to be looked at, whatever happens."""
@@ -71,16 +76,26 @@ class Group:
                     self._told[rank] = pipe.recv()
                 except EOFError:
                     continue
-        alive = [process for process in self._processes if process.is_alive()]
+        alive = [rank for rank, process in enumerate(self._processes) if process.is_alive()]
         is_over = any(result == "failed" for result, _ in self._told.values())
-        if is_over or len(self._told) == len(self._pipes):
-            self._deadline = min(self._deadline, time.monotonic() + _GRACE)
+        if is_over or self._told.keys() >= set(alive):
+            self._let_go()
         if alive and time.monotonic() < self._deadline:
             return None
         hung = [rank for rank, process in enumerate(self._processes) if process.is_alive()]
         result, reason = self._judge(hung)
         self.end()
         return Outcome(self.test, result, reason, time.monotonic() - self._began)
+
+    def _let_go(self) -> None:
+        """Tells all to end, once; gives them a moment for it."""
+        if self._is_let_go:
+            return
+        self._is_let_go = True
+        self._deadline = min(self._deadline, time.monotonic() + _GRACE)
+        for pipe in self._pipes.values():
+            with contextlib.suppress(OSError):
+                pipe.send(None)
 
     def _judge(self, hung: list[int]) -> tuple[str, str]:
         reasons = []
@@ -119,7 +134,9 @@ class Group:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _run(cls: type, method: str, rank: int, directory: str, told: Connection) -> None:
+def _run(
+    cls: type, method: str, rank: int, directory: str, deadline: float, group: Connection
+) -> None:
     output = os.open(os.path.join(directory, f"output{rank}"), os.O_CREAT | os.O_WRONLY, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -134,16 +151,17 @@ def _run(cls: type, method: str, rank: int, directory: str, told: Connection) ->
     try:
         getattr(case, method)()
     except unittest.SkipTest as skip:
-        told.send(("skipped", str(skip)))
+        group.send(("skipped", str(skip)))
     except SystemExit as leaving:
-        told.send(_result_of_exit(leaving.code))
+        group.send(_result_of_exit(leaving.code))
     except BaseException:
-        told.send(("failed", traceback.format_exc()))
+        group.send(("failed", traceback.format_exc()))
     else:
-        told.send(("passed", ""))
+        group.send(("passed", ""))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+    group.poll(deadline)
     # As a test's process of PyTorch's would: without waiting for threads that it left behind.
     os._exit(0)
 
@@ -161,5 +179,5 @@ def _result_of_exit(code: Any) -> tuple[str, str]:
 def wait_for_any(groups: list[Group]) -> None:
     """Returns when one of the groups has something to tell."""
     wait(
-        [each for group in groups for each in group.sentinels()], min(g.patience() for g in groups)
+        [each for group in groups for each in group.sources()], min(g.patience() for g in groups)
     )
