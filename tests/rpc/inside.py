@@ -35,7 +35,6 @@ __all__ = [
     "seats",
     "sleepers",
     "socket_of",
-    "spinning_of",
     "takes_nested",
     "tidy_before_a_link_ends",
     "unproved",
@@ -138,10 +137,6 @@ def before_looking(lead: Any, task: Callable[[], object]) -> None:
         return wait()
 
     lead._wait = run_and_wait
-
-
-def spinning_of(lead: Any) -> Any:
-    return lead._spinning
 
 
 def is_spinning() -> bool:

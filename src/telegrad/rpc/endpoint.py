@@ -119,9 +119,6 @@ class Endpoint(abc.ABC):
     def read_on(self) -> None:  # noqa: B027
         """Have the peer's outstanding answers read though no thread waits for them yet."""
 
-    def spin_at_least(self, seconds: float) -> None:  # noqa: B027
-        """Spin at least this long before sleeping, for an answer that takes longer than usual."""
-
     def signs_of_life(self) -> int:
         """Return a number that grows whenever anything arrives from the peer."""
         return self.signs

@@ -28,7 +28,9 @@ class Options:
         rpc_timeout: Seconds until an unanswered call without its own timeout fails; 0 means
             never (60).
         lost_after: Seconds of silence after which a peer is lost (10).
-        spin: Seconds to look for an answer before sleeping, 0 turns it off (250e-6).
+        spin: Seconds to look for an answer before sleeping, 0 turns it off (250e-6). Where each
+            worker of this machine has a processor, a worker looks as long as its waits take, up to
+            2 ms.
         segments: Whether large arrays may go through shared memory (True).
         segment_pool: How many bytes of shared memory this worker keeps for the next large arrays
             (1 GiB); those unused for ten seconds go back to the system anyway.

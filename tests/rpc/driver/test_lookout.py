@@ -22,8 +22,8 @@ class Host:
         self.options = Options(spin=10.0)
         self.seen = seen
 
-    def is_crowded(self):
-        return False
+    def spare_processors(self):
+        return -1
 
     def about_to_sleep(self):
         self.seen.append("sleeps")

@@ -3,6 +3,7 @@
 import select
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 from tests.rpc.neighbours import neighbours
@@ -74,49 +75,77 @@ def test_after_long_waits_it_is_not_tried_until_they_are_short_again(line, yield
     assert len(yields) > 1
 
 
-def test_where_answers_take_longer_it_looks_longer_and_a_wait_is_long_later(line, yields):
-    spinning = Spinning(0.0001)
-    for _ in range(4):
-        spinning.waited(0.0005)
-    spinning.at_least(0.001)
-    assert spinning.spin(line.look) == ()
-    assert len(yields) > 1
-    for _ in range(4):
-        spinning.waited(0.0005)
-    spinning.at_least(0.0005)
-    assert spinning.seconds == 0.001
-    before = len(yields)
-    assert spinning.spin(line.look) == ()
-    assert len(yields) > before
-
-
-def test_what_is_turned_off_stays_so_where_answers_take_longer(line, yields):
-    spinning = Spinning(0.0)
-    spinning.at_least(0.001)
-    assert spinning.spin(line.look) == ()
-    assert len(yields) == 1
-
-
 def test_in_a_crowd_it_is_not_tried(line, yields):
-    crowd = []
-    spinning = Spinning(0.001, lambda: bool(crowd))
-    crowd.append("many")
+    spare = [-spin._PROCESSORS - 1]
+    spinning = Spinning(0.001, lambda: spare[0])
     assert spinning.spin(line.look) == ()
     assert len(yields) == 1
-    crowd.clear()
+    spare[0] += 1
     assert spinning.spin(line.look) == ()
     assert len(yields) > 1
 
 
-def test_workers_of_this_machine_that_are_more_than_two_a_processor_are_a_crowd(monkeypatch):
-    monkeypatch.setattr("telegrad.rpc.driver.host._MOST_AWAKE", 3)
+def test_processors_are_spare_beside_the_workers_of_this_machine(monkeypatch):
+    monkeypatch.setattr("telegrad.rpc.driver.host._PROCESSORS", 3)
     with neighbours("a", "b", "c") as (a, b, _):
-        assert not a.host.is_crowded()
+        assert a.host.spare_processors() == 0
         a.add_peer(WorkerInfo("elsewhere", 7, 1), "tls://192.0.2.1:29500")
-        assert not a.host.is_crowded()
+        assert a.host.spare_processors() == 0
         a.add_peer(WorkerInfo("d", 8, 1), "unix:///nowhere/d.sock")
-        assert a.host.is_crowded()
-        assert not b.host.is_crowded()
+        assert a.host.spare_processors() == -1
+        assert b.host.spare_processors() == 0
+
+
+@pytest.fixture
+def microseconds(line, yields, monkeypatch):
+    """Have a yield take a microsecond; return how many `spinning` takes if nothing comes."""
+    monkeypatch.setattr(spin, "time", SimpleNamespace(perf_counter=lambda: len(yields) * 1e-6))
+
+    def count(spinning):
+        before = len(yields)
+        assert spinning.spin(line.look) == ()
+        return len(yields) - before
+
+    return count
+
+
+def test_with_a_processor_for_each_worker_it_spins_as_long_as_waits_take(microseconds):
+    spinning = Spinning(250e-6, lambda: 0)
+    assert microseconds(spinning) == pytest.approx(250, abs=1)
+    spinning.waited(350e-6)
+    assert microseconds(spinning) == pytest.approx(720, abs=1)
+    # Waits that are caught, or shorter, teach nothing; the next one that is longer does.
+    spinning.waited(280e-6)
+    assert microseconds(spinning) == pytest.approx(1200, abs=1)
+    for _ in range(4):
+        spinning.waited(0.5)
+    assert microseconds(spinning) == 0
+    spinning.waited(400e-6)
+    assert microseconds(spinning) == pytest.approx(480, abs=1)
+
+
+def test_it_never_spins_longer_than_two_milliseconds_of_itself(microseconds):
+    spinning = Spinning(250e-6, lambda: 0)
+    for _ in range(8):
+        microseconds(spinning)
+        spinning.waited(300e-6)
+    assert 1000 < microseconds(spinning) <= 2000
+    # Who asks for more has it.
+    assert microseconds(Spinning(0.003, lambda: 0)) == pytest.approx(3000, abs=1)
+
+
+def test_where_processors_are_few_it_spins_no_longer_than_it_was_told(microseconds):
+    spare = [-1]
+    spinning = Spinning(250e-6, lambda: spare[0])
+    microseconds(spinning)
+    spinning.waited(290e-6)
+    assert microseconds(spinning) == pytest.approx(250, abs=1)
+    spare[0] = 0
+    spinning.waited(290e-6)
+    assert microseconds(spinning) > 600
+    # A worker has joined.
+    spare[0] = -1
+    assert microseconds(spinning) == pytest.approx(250, abs=1)
 
 
 def take_the_processor():

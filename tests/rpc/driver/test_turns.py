@@ -87,7 +87,7 @@ def turns_of(monkeypatch, dice, all_looks):
     monkeypatch.setattr(lead, "ReadySet", lambda: asked)
     host = SimpleNamespace(
         options=Options(spin=0.0),
-        is_crowded=lambda: False,
+        spare_processors=lambda: -1,
         late=(),
         handlers=SimpleNamespace(waiting=()),
         monitor=SimpleNamespace(dozes=False, watch=lambda lead: None, unwatch=lambda lead: None),

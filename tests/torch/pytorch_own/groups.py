@@ -1,8 +1,8 @@
 """One test in four processes: forked from one that has imported everything, each fresh.
 
 Nothing a test leaves behind reaches the next one. A process whose part has ended stays until all
-have told how theirs went: its worker may be what another's part is about. A group whose processes have not all ended at the
-deadline is killed, by the ids of its processes, and says where each was.
+have told how theirs went: its worker may be what another's part is about. A group whose processes
+have not all ended at the deadline is killed, by the ids of its processes, and says where each was.
 """
 
 import contextlib
@@ -178,6 +178,4 @@ def _result_of_exit(code: Any) -> tuple[str, str]:
 
 def wait_for_any(groups: list[Group]) -> None:
     """Returns when one of the groups has something to tell."""
-    wait(
-        [each for group in groups for each in group.sources()], min(g.patience() for g in groups)
-    )
+    wait([each for group in groups for each in group.sources()], min(g.patience() for g in groups))

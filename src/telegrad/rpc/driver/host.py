@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
 _log = logging.getLogger("telegrad.rpc")
-# With more than two workers per processor, spinning workers delay those that have work.
-_MOST_AWAKE: Final = 2 * (os.cpu_count() or 1)
+_PROCESSORS: Final = os.cpu_count() or 1
 # Seconds between two checks for revoked certificates.
 _LOOK: Final = 1.0
 # Errors when this process runs out of memory or descriptors.
@@ -71,9 +70,9 @@ class SocketHost:
         """When to look for revoked certificates next."""
         self._sleepers: dict[_thread.LockType, None] = {}
         self._closed = False
-        # How many workers were known when `_is_crowded` was last computed.
+        # How many workers were known when `_spare` was last computed.
         self._counted = 0
-        self._is_crowded = False
+        self._spare = _PROCESSORS
         self.memory: Callable[[int], memoryview] = plain_memory
         self._pool = Pool(identity.name)
         self.late = self._pool.late
@@ -122,14 +121,17 @@ class SocketHost:
         """Run a request on another thread, when it is its turn."""
         self.handlers.submit(path, task)
 
-    def is_crowded(self) -> bool:
-        """Say whether this machine has so many workers that waiting threads should not spin."""
+    def spare_processors(self) -> int:
+        """Return how many processors are left beside one for each worker of this machine.
+
+        Below 0 where they are too few.
+        """
         peers = self.worker.peers.by_name
         if len(peers) != self._counted:
             self._counted = len(peers)
             here = [peer for peer in [*peers.values()] if is_near(peer.address)]
-            self._is_crowded = len(here) > _MOST_AWAKE
-        return self._is_crowded
+            self._spare = _PROCESSORS - len(here)
+        return self._spare
 
     def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
         """Open the path for this worker's requests to a peer."""

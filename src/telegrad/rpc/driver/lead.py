@@ -71,7 +71,7 @@ class Lead:
         self._bell = Bell()
         self._set.add(self._bell.fileno())
         self._set.watch(self._bell.fileno(), once=False)
-        self._spinning = Spinning(host.options.spin, host.is_crowded)
+        self._spinning = Spinning(host.options.spin, host.spare_processors)
         self._longest = -1 if is_locked() else _LONGEST
         self._links: dict[int, ServedLink] = {}
         # Links with something to read, in the order of their turns.
@@ -267,10 +267,6 @@ class Lead:
         self.offer()
         if self._host.handlers.waiting:
             self._host.handlers.fill()
-
-    def spin_at_least(self, seconds: float) -> None:
-        """Spin at least this long from now on, unless it is turned off: `Spinning.at_least`."""
-        self._spinning.at_least(seconds)
 
     def nudge(self) -> None:
         """Wake the leading thread, if it sleeps, so that it looks around."""

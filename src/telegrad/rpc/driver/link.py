@@ -365,10 +365,6 @@ class Link(FrameWriter):
         if not self.watched:
             self.offer_read()
 
-    def spin_at_least(self, seconds: float) -> None:
-        """Spin at least this long before sleeping: answers on this link take longer."""
-        self._reader.spinning.at_least(seconds)
-
     def signs_of_life(self) -> int:
         """Return a number that grows whenever bytes arrive or are read."""
         return self.signs + self._reader.signs_of_life()

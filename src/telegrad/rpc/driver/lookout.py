@@ -25,7 +25,7 @@ class Lookout(Spinning):
     """The spinning of a link's reader, whose thread sleeps if it finds nothing."""
 
     def __init__(self, host: "SocketHost") -> None:
-        super().__init__(host.options.spin, host.is_crowded)
+        super().__init__(host.options.spin, host.spare_processors)
         self._host = host
 
     def about_to_sleep(self) -> None:

@@ -80,11 +80,6 @@ class ServedLink(Link):
         self._unwatch()
         return True
 
-    def spin_at_least(self, seconds: float) -> None:
-        """Have the leader spin for so long, too: it waits for the peer's next request."""
-        super().spin_at_least(seconds)
-        self.lead.spin_at_least(seconds)
-
     def _watch(self) -> None:
         self.lead.arm(self)
 

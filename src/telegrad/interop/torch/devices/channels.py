@@ -42,10 +42,6 @@ _log = logging.getLogger("telegrad.rpc")
 
 INTRODUCE: Final = "torch.segments.introduce"
 WITHDRAW: Final = "torch.segments.withdraw"
-# Seconds to poll for an answer before sleeping, on connections that carry CUDA tensors. Handlers
-# there mostly enqueue kernels and answer soon, and waking a sleeping thread costs more than the
-# polling does.
-_SPIN: Final = 1e-3
 # Seconds between searches for idle segments.
 _TICK: Final = 5.0
 # Seconds that a worker waits at shutdown for receivers to empty their segments.
@@ -184,7 +180,6 @@ class Channels:
         except BaseException:
             self._discard(segment)
             raise
-        self._spin_longer(to)
         if refusal is not None:
             self._refused(to, str(refusal))
             self._discard(segment)
@@ -192,11 +187,6 @@ class Channels:
         if segment is None and place >= 0:
             self._give_place_back(to, place)
         return segment
-
-    def _spin_longer(self, name: str) -> None:
-        peer = self._worker.peers.get(name)
-        for endpoint in () if peer is None else peer.connections():
-            endpoint.spin_at_least(_SPIN)
 
     def _discard(self, segment: Export | None) -> None:
         if segment is not None:
@@ -287,7 +277,6 @@ class Channels:
                 f"expected a new device segment, got the number {introduction.segment} of {frm!r} "
                 "again"
             )
-        self._spin_longer(frm)
         request.reply(None)
 
     def _board(self, whereabouts: tuple[int, int, bytes]) -> MarkBoard:
