@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.alone import alone, in_turns, watched
 from benchmarks.libraries import SIDES, Library, cluster, library
 from benchmarks.measuring import Samples, Work, sample
-from benchmarks.rpc_work import add, be_busy, bounce, echo, noop
+from benchmarks.rpc_work import add, be_busy, bounce, echo, noop, take
 from benchmarks.tables import Table
 
 __all__ = ["measure", "measure_side"]
@@ -67,6 +67,7 @@ def works(lib: Library) -> Iterator[tuple[str, tuple[Work, int]]]:
     yield "Python add of two 3 × 3 arrays", (lambda: call("server", add, (x, y)), 50)
     operator = _builtin_add(lib)
     yield "the same, PyTorch's built-in add", (lambda: call("server", operator, (x, y)), 50)
+    yield "call that takes 0.5 ms", (lambda: call("server", take, (0.0005,)), 20)
     yield "100 adds in flight", (in_flight, 1)
     yield "100 calls from 4 threads", (four_threads, 1)
     for depth in (2, 5, 9, 17):

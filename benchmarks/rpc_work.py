@@ -2,11 +2,12 @@
 
 import sys
 import threading
+import time
 from typing import Any
 
 from benchmarks.libraries import library
 
-__all__ = ["add", "be_busy", "bounce", "echo", "noop"]
+__all__ = ["add", "be_busy", "bounce", "echo", "noop", "take"]
 
 _busy = threading.Event()
 
@@ -23,6 +24,13 @@ def add(x: Any, y: Any) -> Any:
 def echo(x: Any) -> Any:
     """Give back what came."""
     return x
+
+
+def take(seconds: float) -> None:
+    """Run Python for so long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
 
 
 def bounce(key: str, here: str, there: str, depth: int) -> int:
