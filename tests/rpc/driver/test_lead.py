@@ -41,7 +41,7 @@ ANOTHER: list[Worker] = []
 @pytest.fixture(autouse=True)
 def _forget(monkeypatch):
     # As on a small machine, whatever machine runs this: answers are kept.
-    monkeypatch.setattr(lead, "_PROCESSORS", 1)
+    monkeypatch.setattr(host, "_PROCESSORS", 1)
     GATE.clear()
     LONG_GATE.clear()
     RAN.clear()
@@ -270,7 +270,7 @@ def in_one_round(a, first, *requests, was_slow=0):
 def test_answers_of_one_round_leave_together_but_wait_for_nobody_who_was_slow(
     patient, monkeypatch, processors, was_slow, had_run
 ):
-    monkeypatch.setattr(lead, "_PROCESSORS", processors)
+    monkeypatch.setattr(host, "_PROCESSORS", processors)
     monkeypatch.setattr(host, "is_locked", lambda: True)
     monkeypatch.setattr(lead, "KEPT_FOR", 1000.0)
     sent = []

@@ -21,14 +21,13 @@ The law of this file:
 6. The link whose last turn was longest ago goes first. The system reports first what it reported
    before: a peer that was last in one round, and asks again just after the next has begun, would be
    last in the round after that as well, and have half as many turns as the others.
-7. Where several links have something and processors are few, the small answers of that round leave
-   together at its end, or after a moment: a peer that is woken takes this thread's processor, and
-   the others' requests are served later, with cold caches.
+7. Where several links have something, and this machine has fewer processors than workers, the
+   small answers of that round leave together at its end, or after a moment: a peer that is woken
+   takes this thread's processor, and the others' requests are served later, with cold caches.
 """
 
 import _thread
 import collections
-import os
 import sys
 import threading
 import time
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 # The most seconds that a lead sleeps where there is no lock. An object that another thread drops is
 # freed only when the thread that made it runs again (PEP 703), so it runs now and then.
 _LONGEST: Final = 2.0
-# With fewer links than this there is a processor for each peer, beside the one of this thread.
-_PROCESSORS: Final = os.cpu_count() or 1
 _last_turn = attrgetter("turn_at")
 
 
@@ -114,7 +111,7 @@ class Lead:
                 return
             fd = link.connection.fileno()
             self._links[fd] = link
-            self._keeps = len(self._links) >= _PROCESSORS
+            self._keeps = self._host.spare_processors() < 0
             self._set.add(fd)
         self.arm(link)
         self.offer()
@@ -140,7 +137,7 @@ class Lead:
                 if known is link:
                     del self._links[fd]
                     self._set.remove(fd)
-            self._keeps = len(self._links) >= _PROCESSORS
+            self._keeps = self._host.spare_processors() < 0
 
     def push(self, link: "ServedLink") -> None:
         """Give the link a turn: frames of it have been received and not handled."""
