@@ -1,5 +1,6 @@
 """Boards: texts in one order for all, kept by a directory or by a store of PyTorch's."""
 
+import fcntl
 import os
 import stat
 import threading
@@ -9,7 +10,7 @@ import torch.distributed
 
 from telegrad.errors import Refused, UsageError
 from telegrad.rpc.membership.board import Board
-from telegrad.rpc.membership.directory_board import DirectoryBoard
+from telegrad.rpc.membership.directory_board import DirectoryBoard, remove_unused_board
 from telegrad.rpc.membership.place import board_of
 from telegrad.rpc.membership.store_board import StoreBoard
 
@@ -70,6 +71,45 @@ def test_a_directory_that_everyone_has_left_is_cleared_by_the_next(tmp_path):
     third.close()
     third.close()
     assert DirectoryBoard(tmp_path / "x").read(0) == []
+
+
+def test_a_directory_is_removed_only_if_nobody_uses_it(tmp_path):
+    board = DirectoryBoard(tmp_path / "x")
+    board.post("a")
+    with pytest.raises(BlockingIOError):
+        remove_unused_board(board.path)
+    assert board.read(0) == ["a"]
+    board.close()
+    remove_unused_board(board.path)
+    assert not os.path.exists(board.path)
+
+
+@pytest.mark.parametrize("before", ["the lock is opened", "the lock is held"])
+def test_a_directory_that_is_removed_while_it_is_opened_is_made_again(
+    tmp_path, monkeypatch, before
+):
+    path, others = tmp_path / "x", []
+    DirectoryBoard(path).close()
+    real = {"open": os.open, "flock": fcntl.flock}
+
+    def as_another_removes_it(name):
+        def call(*args):
+            monkeypatch.undo()
+            remove_unused_board(str(path))
+            if name == "flock":
+                others.append(DirectoryBoard(path))
+                others[0].post("another's")
+            return real[name](*args)
+
+        return call
+
+    if before == "the lock is opened":
+        monkeypatch.setattr(os, "open", as_another_removes_it("open"))
+    else:
+        monkeypatch.setattr(fcntl, "flock", as_another_removes_it("flock"))
+    board = DirectoryBoard(path)
+    board.post("mine")
+    assert DirectoryBoard(path).read(0) == ["another's"] * len(others) + ["mine"]
 
 
 def test_a_directory_is_made_for_its_user_alone_and_another_is_refused(tmp_path):

@@ -1,7 +1,9 @@
 """Where a worker meets the others: found by what its launcher and the environment say."""
 
 import datetime
+import os
 import tempfile
+import time
 
 import pytest
 
@@ -46,6 +48,23 @@ def test_a_key_of_the_environment_is_for_rank_0s_address():
     env = {"TELEGRAD_KEY": key.encode().decode(), "MASTER_PORT": "4711"}
     found = find_meeting(env, None, "a")
     assert (found.address, found.key) == ("tcp://127.0.0.1:4711", key)
+
+
+def test_worlds_that_ended_more_than_a_day_ago_leave_nothing_in_the_users_directory(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    tmp_path.chmod(0o700)
+    key, long_ago = ClusterKey.fresh(), time.time() - 2 * 86400
+    ended, recent, running = (
+        meeting_named(name, key, is_open=True).board for name in ("ended", "recent", "running")
+    )
+    ended.close()
+    recent.close()
+    for board in (ended, running):
+        os.utime(board.path, (long_ago, long_ago))
+    meeting_named("mine", key)
+    assert [os.path.exists(each.path) for each in (ended, recent, running)] == [False, True, True]
 
 
 def test_a_directory_that_is_named_is_a_board(tmp_path):

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 
 from telegrad.errors import UsageError
 from telegrad.rpc.transport.directory import check_private_directory
@@ -22,6 +23,33 @@ class DirectoryBoard:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(path)
+        self._end = 0
+        """A lower bound on the number of texts."""
+        self._lock: int | None = self._hold()
+        while self._lock is None:
+            self._lock = self._hold()
+
+    def _hold(self) -> int | None:
+        """Open the board and lock it; return None if it was removed meanwhile."""
+        self._make()
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            lock = os.open(os.path.join(self.path, _LOCK), flags, 0o600)
+        except FileNotFoundError:
+            return None
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(lock, self.path):
+                self._clear()
+        # Another process may clear or remove the board between the two locks, before anything is
+        # posted.
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if _is_at(lock, self.path):
+            return lock
+        os.close(lock)
+        return None
+
+    def _make(self) -> None:
         try:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             with contextlib.suppress(FileExistsError):
@@ -32,15 +60,6 @@ class DirectoryBoard:
                 f"({error.strerror}): name one that every worker can write to"
             ) from error
         check_private_directory(self.path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._end = 0
-        """A lower bound on the number of texts."""
-        self._lock: int | None = os.open(os.path.join(self.path, _LOCK), flags, 0o600)
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._clear()
-        # Another process may clear the board between the two locks, before anything is posted.
-        fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def __repr__(self) -> str:
         return f"DirectoryBoard({self.path!r})"
@@ -81,3 +100,22 @@ class DirectoryBoard:
         for name in os.listdir(self.path):
             if name != _LOCK:
                 os.unlink(os.path.join(self.path, name))
+
+
+def remove_unused_board(path: str) -> None:
+    """Remove the directory of a board; raise OSError if a worker still uses it."""
+    lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(lock, path):
+            shutil.rmtree(path)
+    finally:
+        os.close(lock)
+
+
+def _is_at(lock: int, path: str) -> bool:
+    """Say whether this is the lock of the board that is at that path now."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(os.path.join(path, _LOCK)))
+    except FileNotFoundError:
+        return False

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from telegrad.errors import Refused, UsageError
 from telegrad.rpc.membership import environment
-from telegrad.rpc.membership.directory_board import DirectoryBoard
+from telegrad.rpc.membership.directory_board import DirectoryBoard, remove_unused_board
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.membership.roster import WorldMismatch
 from telegrad.rpc.security.key_file import KeySource
@@ -116,9 +116,13 @@ def meeting_named(name: str, key: KeySource, *, is_open: bool = False) -> Meetin
 
 
 def _sweep(directory: str) -> None:
-    """Remove meeting places whose rank 0 was killed more than a day ago."""
+    """Remove meeting places that are a day old, if rank 0 was killed or an open world has ended."""
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         with contextlib.suppress(OSError, UsageError):
-            if name.endswith(".sock") and time.time() - os.stat(path).st_mtime > _DAY:
+            if time.time() - os.stat(path).st_mtime <= _DAY:
+                continue
+            if name.endswith(".sock"):
                 remove_abandoned_socket(path)
+            elif name.endswith(".world"):
+                remove_unused_board(path)
