@@ -50,6 +50,13 @@ def test_a_key_of_the_environment_is_for_rank_0s_address():
     assert (found.address, found.key) == ("tcp://127.0.0.1:4711", key)
 
 
+@pytest.mark.parametrize("port", ["abc", "-1", "65536", "../x"])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_is_no_port_is_named(port, is_open):
+    with pytest.raises(UsageError, match=f"a port up to 65535 for MASTER_PORT, got {port!r}"):
+        find_meeting({"MASTER_PORT": port}, None, "a", is_open=is_open)
+
+
 def test_worlds_that_ended_more_than_a_day_ago_leave_nothing_in_the_users_directory(
     tmp_path, monkeypatch
 ):
@@ -101,7 +108,7 @@ def test_with_certificates_rank_0_is_met_where_the_launcher_says(tmp_path):
     lws = Launch("Kubernetes (LeaderWorkerSet)", 1, 4, None, "x", "a-0.a")
     assert find_meeting(env, lws, "a").address == "tls://a-0.a:4711"
     env["MASTER_PORT"] = "many"
-    with pytest.raises(UsageError, match="integer for MASTER_PORT, got 'many'"):
+    with pytest.raises(UsageError, match="65535 for MASTER_PORT, got 'many'"):
         find_meeting(env, lws, "a")
 
 

@@ -51,16 +51,15 @@ def find_meeting(
         found = f" ({launch.launcher} was found)" if launch is not None else ""
         raise UsageError(f"{environment.NO_KEY}{found}")
     key, credentials = secrets_for(env, name, not is_local if tls is None else tls)
-    port = env.get(environment.MASTER_PORT)
     if place is not None:
         return Meeting("", key, credentials, board_of(place))
     if launch is not None and launch.job and is_local and credentials is None:
         return meeting_named(f"job-{_digest(launch.job)}", key, is_open=is_open)
-    port = port or _port_of(launch)
+    port = _checked(env.get(environment.MASTER_PORT) or _port_of(launch))
     if credentials is None and (is_open or not environment.names_secrets(env)):
         return meeting_named(f"port-{port}", key, is_open=is_open)
     scheme = "tcp" if credentials is None else "tls"
-    address = Address(scheme, host=host or "127.0.0.1", port=_checked(port)).text
+    address = Address(scheme, host=host or "127.0.0.1", port=port).text
     if launch is not None and launch.launcher == "torchrun":
         return Meeting(address, key, credentials, _agents_board(address, launch.job))
     return Meeting(address, key, credentials)
@@ -109,12 +108,9 @@ def _agents_board(address: str, job: str) -> Board:
 
 
 def _checked(port: str) -> int:
-    try:
+    if port.isascii() and port.isdigit() and int(port) < 1 << 16:
         return int(port)
-    except ValueError:
-        raise UsageError(
-            f"expected an integer for {environment.MASTER_PORT}, got {port!r}"
-        ) from None
+    raise UsageError(f"expected a port up to 65535 for {environment.MASTER_PORT}, got {port!r}")
 
 
 def _port_of(launch: Launch | None) -> str:
