@@ -7,6 +7,9 @@ import sys
 import pytest
 
 from telegrad.distributed import LocalCluster, rpc
+from telegrad.distributed.cluster import local_cluster
+from telegrad.distributed.cluster.child import spawn
+from telegrad.errors import WorkerLost
 
 pytestmark = pytest.mark.processes
 
@@ -38,6 +41,29 @@ def test_printed_lines_come_with_the_workers_name(capsys):
         "[trainer] four, without an end",
     ]
     assert err.splitlines() == ["[trainer] three"]
+
+
+def test_ctrl_c_while_a_worker_still_imports_is_left_to_its_parent(tmp_path, monkeypatch, capfd):
+    # A module of that name, first on the path, as it is imported when the key is pressed.
+    (tmp_path / "telegrad.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nos._exit(7)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    child = spawn("ps", 1)
+    assert child.process.wait(30) == 7
+    child.line.socket.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_worker_that_still_imports_as_the_start_is_given_up_is_not_waited_for(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "telegrad.py").write_text("import signal\nsignal.pause()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(local_cluster, "_GRACE", 1000.0)
+    cluster = LocalCluster(["ps"], start_timeout=0.0)
+    with pytest.raises(WorkerLost, match="'ps' was not up in time"):
+        cluster.start()
 
 
 def test_logged_records_are_handled_here_by_the_levels_here(caplog):

@@ -17,9 +17,10 @@ from telegrad.rpc.membership.environment import THREADS, threads_each
 
 # Runs in the child before anything of telegrad can be imported, since the path has to come first.
 # Until then only built-in modules are imported: the working directory may have a module of any
-# other name.
+# other name. Ctrl-C is for the parent from the start, or each child would print a traceback.
 _BOOT: Final = (
-    "import sys; n=int.from_bytes(sys.stdin.buffer.read(4),'little');"
+    "import sys,_signal; _signal.signal(_signal.SIGINT,_signal.SIG_IGN);"
+    "n=int.from_bytes(sys.stdin.buffer.read(4),'little');"
     "sys.path[:]=sys.stdin.buffer.read(n).decode('utf-8','surrogatepass').split('\\0');"
     "from telegrad.distributed.cluster.worker_process import main; main(int(sys.argv[1]))"
 )

@@ -418,6 +418,9 @@ class LocalCluster(Cluster):
         try:
             for child in children:
                 child.line.socket.close()
+                if child.incarnation is None:
+                    # It still imports, and nothing of the user's runs there.
+                    child.process.kill()
             end = time.monotonic() + _GRACE
             for child in children:
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -12,7 +12,6 @@ import importlib
 import io
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
@@ -150,8 +149,6 @@ class Line:
 def main(fd: int) -> None:
     """Be a worker until the control socket closes."""
     switch_often()
-    # Ctrl-C at the terminal is for the parent, which ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Line(socket.socket(fileno=fd))
     try:
         spec: WorkerSpec = line.receive(WorkerSpec)
