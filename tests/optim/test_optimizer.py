@@ -350,8 +350,13 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing() -> None:
     assert not mine.state
     with pytest.raises(UsageError, match=r"groups of \[1\] parameters, got one of \[2\]"):
         mine.load_state_dict(optim.Adam([parameter(2), parameter(2)]).state_dict())
-    with pytest.raises(UsageError, match="param_groups"):
+    said = r"got a dict with 'weight'; give what the optimiser's own state_dict\(\) returned"
+    with pytest.raises(UsageError, match=said):
         mine.load_state_dict({"weight": tg.ones(2)})
+    with pytest.raises(UsageError, match=r"got a dict with '0', '1', '2', …; give"):
+        mine.load_state_dict({str(number): tg.ones(2) for number in range(4)})
+    with pytest.raises(UsageError, match="got a NoneType with neither; give"):
+        mine.load_state_dict(None)
     state = stepped(optim.Adam).state_dict()
     state["state"][0]["exp_avg"] = state["state"][0]["exp_avg"] * 1j
     with pytest.raises(UsageError, match=r"real numbers as exp_avg .* float64, got complex128"):

@@ -50,7 +50,13 @@ def _shown(value: Any, p: Tensor) -> Any:
 def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None:
     """Give an optimiser the numbers and options of a state; see ``Optimizer.load_state_dict``."""
     if not isinstance(state_dict, Mapping) or {"state", "param_groups"} - set(state_dict):
-        raise UsageError("expected the state dict of an optimiser, with 'state' and 'param_groups'")
+        names = [*state_dict] if isinstance(state_dict, Mapping) else []
+        some = ", ".join(map(repr, names[:3])) + (", …" if len(names) > 3 else "")
+        raise UsageError(
+            "expected the state dict of an optimiser, with 'state' and 'param_groups', got a "
+            f"{type(state_dict).__name__} with {some or 'neither'}; give what the optimiser's own "
+            "state_dict() returned"
+        )
     groups = state_dict["param_groups"]
     _check_form(groups, state_dict["state"])
     sizes = [len(group["params"]) for group in optimizer.param_groups]
