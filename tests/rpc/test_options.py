@@ -42,6 +42,33 @@ def test_options_that_are_a_dict_are_refused_before_anything_starts(start):
         start({"rpc_timeout": 3.0})
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"segments": "off"}, "expected segments of True or False, got 'off'"),
+        ({"strict": None}, "expected strict of True or False, got None"),
+        ({"in_flight_bytes": "4 GiB"}, "in_flight_bytes of at least 1048576, got '4 GiB'"),
+        ({"in_flight_bytes": None}, "in_flight_bytes of at least 1048576, got None"),
+        ({"in_flight_bytes_of_peer": float("nan")}, "of_peer of at least 1048576, got nan"),
+        ({"bytes_per_second_of_peer": "1"}, "second_of_peer of at least 1048576, got '1'"),
+        ({"host": 7}, "a name or an address of this machine as host, got 7"),
+        ({"device_maps": 3}, "expected device_maps like .*, by the name of a worker, got 3"),
+        ({"device_maps": {"cuda:0": "cuda:1"}}, "device_maps like .*got {'cuda:0': 'cuda:1'}"),
+        ({"profiled_by": 3}, r"names of workers as profiled_by, got 3: write profiled_by=\["),
+        ({"profiled_by": "t"}, r"workers as profiled_by, got 't': write profiled_by=\['t'\]"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_before_anything_starts(option, said):
+    with pytest.raises(UsageError, match=said):
+        Options(**option)
+
+
+def test_numbers_that_mean_what_is_asked_for_are_taken_and_travel():
+    options = Options(segments=0, strict=np.bool_(True), in_flight_bytes=4e9)
+    assert (options.segments, options.strict, options.in_flight_bytes) == (False, True, 4 * 10**9)
+    assert msgspec.json.decode(msgspec.json.encode(options), type=Options) == options
+
+
 @pytest.mark.parametrize("name", ["lost_after", "join_timeout"])
 def test_no_time_at_all_is_refused(name):
     with pytest.raises(UsageError, match=f"expected {name} of more than 0 seconds, got 0"):

@@ -1,6 +1,7 @@
 """The options of a worker, as arguments; none comes from the environment."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -103,17 +104,25 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("rpc_timeout", "spin", "lost_after", "join_timeout"):
             object.__setattr__(self, name, seconds(getattr(self, name), name))
-        for name in ("in_flight_bytes", "in_flight_bytes_of_peer", "bytes_per_second_of_peer"):
-            if (given := getattr(self, name)) is not None and given < _FEWEST_BYTES:
-                raise UsageError(
-                    f"expected {name} of at least {_FEWEST_BYTES}, got {getattr(self, name)}"
-                )
+        for name in ("segments", "unix_sockets", "listen", "strict"):
+            # Others are told of the options, and take no other type for a bool or an int.
+            object.__setattr__(self, name, _flag(name, getattr(self, name)))
+        for name in ("in_flight_bytes", "in_flight_bytes_of_peer"):
+            object.__setattr__(self, name, int(_bytes(name, getattr(self, name))))
+        if (rate := self.bytes_per_second_of_peer) is not None:
+            _bytes("bytes_per_second_of_peer", rate)
         if self.tls not in (None, True, False):
             raise UsageError(f"expected tls of True, False or None, got {self.tls!r}")
-        if isinstance(self.profiled_by, str):
+        if not isinstance(self.host, str | None):
             raise UsageError(
-                "expected the names of workers as profiled_by, got one text: write "
-                f"profiled_by=[{self.profiled_by!r}]"
+                f"expected a name or an address of this machine as host, got {self.host!r}"
+            )
+        _check_device_maps(self.device_maps)
+        if isinstance(self.profiled_by, str) or not isinstance(self.profiled_by, Iterable):
+            one = self.profiled_by if isinstance(self.profiled_by, str) else "trainer0"
+            raise UsageError(
+                f"expected the names of workers as profiled_by, got {self.profiled_by!r}: write "
+                f"profiled_by=[{one!r}]"
             )
         object.__setattr__(self, "profiled_by", tuple(self.profiled_by))
         for name in ("segment_pool", "device_segments"):
@@ -130,6 +139,30 @@ class Options:
                 raise UsageError(
                     f"expected {name} of more than 0 seconds, got {getattr(self, name)}"
                 )
+
+
+def _flag(name: str, given: object) -> bool:
+    if given not in (True, False):
+        raise UsageError(f"expected {name} of True or False, got {given!r}")
+    return bool(given)
+
+
+def _bytes(name: str, given: object) -> float:
+    if not isinstance(given, (int, float)) or not _FEWEST_BYTES <= given < math.inf:
+        raise UsageError(f"expected {name} of at least {_FEWEST_BYTES}, got {given!r}")
+    return given
+
+
+def _check_device_maps(given: object) -> None:
+    maps = [*given.values()] if isinstance(given, dict) else [None]
+    for each in maps:
+        if not isinstance(each, dict) or not all(
+            isinstance(name, str) for name in {*each.values()}
+        ):
+            raise UsageError(
+                'expected device_maps like {"b": {"cuda:0": "cuda:1"}}, by the name of a worker, '
+                f"got {given!r}"
+            )
 
 
 def given_options(options: Any) -> Options:
