@@ -126,7 +126,10 @@ def remove_abandoned_socket(path: str) -> None:
             return
         except OSError:
             return
-    raise UsageError(f"another worker listens at unix://{path}: two workers can't have one address")
+    raise UsageError(
+        f"another worker listens at unix://{path}, and two can't have one address: give each "
+        "worker a rank of its own (RANK), or let this job meet elsewhere (MASTER_PORT)"
+    )
 
 
 def _runtime_directory() -> str:
