@@ -397,6 +397,15 @@ def test_a_stranger_is_known_by_its_first_bytes() -> None:
     error = failure(machine.handle(Received(b"GET / HTTP/1.1"), 0.0))
     assert isinstance(error, ProtocolViolation)
     assert "GET / HT" in str(error)
+    assert "certificates" not in str(error)
+
+
+def test_a_dialler_with_tls_is_told_from_a_stranger_by_one_without() -> None:
+    machine = listener()
+    machine.handle(Opened(), 0.0)
+    hello = b"\x16\x03\x01\x00\xdc\x01\x00\x00\xd8\x03\x03"
+    error = failure(machine.handle(Received(hello), 0.0))
+    assert str(error).endswith(": have both sides certificates (TELEGRAD_CREDENTIALS), or neither?")
 
 
 def test_more_bytes_than_wanted_are_a_violation() -> None:

@@ -46,6 +46,8 @@ _PROOF = b"\x01"
 REFUSAL = b"\x00"
 """Sent by a listener in place of its introduction (a certificate was refused) or its proof."""
 _PROOF_BYTES = 1 + hashlib.sha256().digest_size
+# What a side that speaks TLS sends first.
+_TLS_HELLO = b"\x16\x03"
 _TLS_DOUBT = ": have both sides certificates (TELEGRAD_CREDENTIALS), or neither?"
 _KEY_ADVICE = "check that both workers were given the same key (TELEGRAD_KEY_FILE)"
 
@@ -198,8 +200,10 @@ class Handshake:
                 "mint another one with `telegrad keygen`"
             )
         if introducing and not could_be_introduction(self._received):
+            doubt = _TLS_DOUBT if self._received.startswith(_TLS_HELLO) else ""
             raise ProtocolViolation(
-                f"expected a worker's introduction, got bytes that begin {self._received[:8]!r}"
+                "expected a worker's introduction, got bytes that begin "
+                f"{self._received[:8]!r}{doubt}"
             )
         if self.wanted:
             return []
