@@ -145,6 +145,27 @@ def test_without_a_port_in_the_environment_there_is_nowhere_to_meet(own_temporar
         rendezvous.find_place("env://", 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("variable", "given", "said"),
+    [
+        ("RANK", "first", "expected an integer for rank, got 'first'"),
+        ("WORLD_SIZE", "2 of them", "expected an integer for world_size, got '2 of them'"),
+        ("MASTER_PORT", "abc", "expected an integer for MASTER_PORT, got 'abc'"),
+        ("MASTER_PORT", "65536", "expected a port up to 65535 for MASTER_PORT, got 65536"),
+    ],
+)
+def test_a_variable_that_is_no_number_is_named(own_temporary, monkeypatch, variable, given, said):
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_PORT": "7",
+        variable: given,
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=said):
+        rendezvous.find_place("env://", -1, None)
+
+
 def test_a_path_is_no_place_for_workers_of_several_machines(own_temporary, monkeypatch):
     mint_cluster(own_temporary / "keys", "alone")
     monkeypatch.setenv("TELEGRAD_CREDENTIALS", str(own_temporary / "keys" / "alone"))

@@ -53,7 +53,8 @@ def find_place(init_method: str, rank: int, world_size: int | None, name: str = 
     if url.scheme == "env":
         asked = {"rank": os.environ.get("RANK", ""), "world_size": os.environ.get("WORLD_SIZE", "")}
     own_rank = rank if rank >= 0 else _number(url.scheme, asked, "rank")
-    size = world_size or (int(asked["world_size"]) if asked.get("world_size") else None)
+    text = asked.get("world_size")
+    size = world_size or (_integer("world_size", text) if text else None)
     if url.scheme == "file":
         return MeetingPlace(_meeting_by_path(url.path, size is None), own_rank, size)
     if url.scheme == "tcp":
@@ -64,7 +65,7 @@ def find_place(init_method: str, rank: int, world_size: int | None, name: str = 
     port = os.environ.get(environment.MASTER_PORT)
     if port is None:
         raise ValueError(f"environment variable {environment.MASTER_PORT} expected, but not set")
-    return MeetingPlace(_meeting_at(host, int(port), size is None, name), own_rank, size)
+    return MeetingPlace(_meeting_at(host, _port(port), size is None, name), own_rank, size)
 
 
 def _number(scheme: str, asked: dict[str, str], name: str) -> int:
@@ -73,7 +74,21 @@ def _number(scheme: str, asked: dict[str, str], name: str) -> int:
         if scheme == "env":
             raise ValueError(f"environment variable {name.upper()} expected, but not set")
         raise ValueError(f"{name} parameter missing: give it to init_rpc or in the URL")
-    return int(text)
+    return _integer(name, text)
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected an integer for {name}, got {text!r}") from None
+
+
+def _port(text: str) -> int:
+    port = _integer(environment.MASTER_PORT, text)
+    if not 0 <= port < 1 << 16:
+        raise ValueError(f"expected a port up to 65535 for {environment.MASTER_PORT}, got {port}")
+    return port
 
 
 def _meeting_at(host: str, port: int, is_open: bool, name: str) -> Meeting:
