@@ -79,6 +79,13 @@ def test_every_name_that_is_advised_exists() -> None:
         assert hasattr(nn, name), name
 
 
+def test_what_is_advised_for_a_remainder_with_the_sign_of_the_dividend_is_that() -> None:
+    x, y = matrix().detach(), 1.5
+    assert "write x - telegrad.trunc(x / y) * y" in torch_names.FUNCTIONS["fmod"]
+    expected = torch.fmod(torch.tensor(MATRIX), y).tolist()
+    assert (x - tg.trunc(x / y) * y).tolist() == expected
+
+
 @pytest.mark.parametrize("name", sorted(of_modules.METHODS))
 def test_a_familiar_method_that_a_module_lacks_says_what_to_write(name: str) -> None:
     layer = nn.Linear(2, 1)
