@@ -44,7 +44,7 @@ SHAPES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "conv, too small": (
         lambda: nn.Conv2d(1, 2, 5)(zeros(1, 1, 4, 8)),
-        r"\(1, 1, 4, 8\).*weight of shape \(2, 1, 5, 5\)",
+        r"at least as large as the kernel .*\(1, 1, 4, 8\).*weight of shape \(2, 1, 5, 5\)",
     ),
     "conv, bias": (
         lambda: F.conv2d(zeros(1, 1, 4, 4), zeros(2, 1, 3, 3), zeros(3)),

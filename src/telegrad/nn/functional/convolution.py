@@ -64,7 +64,7 @@ def conv2d(
     for length, size, gap, pad in zip(input.shape[2:], sizes, dilations, pads):
         if length + sum(pad) < gap * (size - 1) + 1:
             raise ShapeError(
-                f"expected an input larger than the kernel in conv2d, got input of shape "
+                "expected an input at least as large as the kernel in conv2d, got one of shape "
                 f"{input.shape} with padding {padding} and weight of shape {weight.shape}"
             )
     if input.dtype != weight.dtype:
