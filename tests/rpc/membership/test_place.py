@@ -20,8 +20,11 @@ from telegrad.rpc.transport import Identity, listen
 
 
 @pytest.fixture(autouse=True)
-def own_temporary(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def own_directory(monkeypatch):
+    """A directory of the user for this test alone; a socket's path has to be short."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        yield
 
 
 def test_without_anything_the_users_own_key_and_directory_are_found():
@@ -57,11 +60,7 @@ def test_what_is_no_port_is_named(port, is_open):
         find_meeting({"MASTER_PORT": port}, None, "a", is_open=is_open)
 
 
-def test_worlds_that_ended_more_than_a_day_ago_leave_nothing_in_the_users_directory(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    tmp_path.chmod(0o700)
+def test_worlds_that_ended_more_than_a_day_ago_leave_nothing_in_the_users_directory():
     key, long_ago = ClusterKey.fresh(), time.time() - 2 * 86400
     ended, recent, running = (
         meeting_named(name, key, is_open=True).board for name in ("ended", "recent", "running")
