@@ -132,8 +132,10 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there():
             assert not anchor or anchor in anchors(target), f"{page}: {path}#{anchor}"
 
 
-def test_readme_names_every_folder_of_the_package():
+def test_readme_names_every_folder_and_file_of_the_package():
     text = (ROOT / "README.md").read_text()
+    files = {file.name for file in (ROOT / "src/telegrad").glob("[!_]*.py")}
+    assert [each for each in sorted(files) if f"`{each}`" not in text] == []
     folders = {file.parent.name for file in (ROOT / "src/telegrad").glob("*/__init__.py")}
     assert [each for each in sorted(folders) if f"  {each}/ " not in text] == []
 
