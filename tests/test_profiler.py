@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import threading
 import time
 import weakref
@@ -29,20 +30,46 @@ def cluster():
         yield cluster
 
 
-def work():
+def through(names, x, folder):
+    """What `handlers.through` does, once both who ask for it wait for the answer."""
+    y = handlers.scale(x)
+    if names:
+        return rpc.rpc_sync(names[0], through, (names[1:], y, folder))
+    while len(os.listdir(folder)) < 2:
+        time.sleep(0.01)
+    return y
+
+
+def tell_of_waits(folder, set_attribute=setattr):
+    """Leave a file when a thread of this worker is about to wait for `through`."""
+    begin = EventLog.waiting
+
+    def waiting(log, call):
+        if getattr(call.what, "__name__", "") == "through":
+            open(f"{folder}/{log._worker.name}", "x").close()
+        return begin(log, call)
+
+    set_attribute(EventLog, "waiting", waiting)
+
+
+def work(function, *args):
     """A call that goes on to another worker, and the pass back; the id of its context."""
     x = tg.tensor(np.array([5.0, 7.0]), requires_grad=True)
     with autograd.context() as context_id:
-        y = rpc.rpc_sync("b", handlers.through, (["c"], x))
+        y = rpc.rpc_sync("b", function, (["c"], x, *args))
         autograd.backward(context_id, [y.sum()])
     return context_id
 
 
 @pytest.fixture(scope="module")
-def recorded(cluster):
-    work()
-    with profile() as p:
-        context_id = work()
+def recorded(cluster, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("waits"))
+    work(handlers.through)
+    with pytest.MonkeyPatch.context() as patch:
+        rpc.rpc_sync("b", tell_of_waits, (folder,))
+        tell_of_waits(folder, patch.setattr)
+        with profile() as p:
+            context_id = work(through, folder)
     return p, context_id
 
 

@@ -14,6 +14,7 @@ import telegrad as tg
 from telegrad.distributed import autograd
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc.current import set_default_worker
+from telegrad.rpc.options import Options
 
 ROOT = Path(tg.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "tour.md"
@@ -85,7 +86,9 @@ def traced():
     trace = Trace()
     threading.setprofile(trace)
     try:
-        with neighbours("a", "b") as workers:
+        # Nobody looks after the connection meanwhile, and so takes the answer of a thread that is
+        # slow to wait for it.
+        with neighbours("a", "b", options=Options(lost_after=3600)) as workers:
             for worker in workers:
                 attach_autograd(worker)
             set_default_worker(workers[0])

@@ -20,6 +20,7 @@ from telegrad.interop.torch.graph.pytorch_engine import run_backward
 
 PROGRAM = """
 import os, signal, sys, threading, time
+import psutil
 from telegrad.distributed import LocalCluster, rpc
 
 def inner(x):
@@ -30,6 +31,13 @@ def outer(x):
 
 def nested(x):
     return rpc.rpc_sync("b", outer, (x,))
+
+def interrupt(caller):
+    # As Ctrl-C would, once the program sleeps because it waits for this answer.
+    while psutil.Process(caller).status() != "sleeping":
+        time.sleep(0.01)
+    os.kill(caller, signal.SIGINT)
+    time.sleep(1000)
 
 if __name__ == "__main__":
     with LocalCluster(["a", "b"]):
@@ -88,8 +96,7 @@ def test_an_error_of_a_thread_shows_the_programs_frames(tmp_path):
 @pytest.mark.processes
 def test_ctrl_c_tells_nothing_of_what_we_were_handling(tmp_path):
     body = """
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-        rpc.rpc_sync("a", time.sleep, (1000,))
+        rpc.rpc_sync("a", interrupt, (os.getpid(),))
     """
     said = run(body, tmp_path)
     assert said.rstrip().endswith("KeyboardInterrupt")
@@ -100,9 +107,8 @@ def test_ctrl_c_tells_nothing_of_what_we_were_handling(tmp_path):
 @pytest.mark.processes
 def test_what_ctrl_c_interrupts_has_no_context_for_those_who_catch_it(tmp_path):
     body = """
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
-            rpc.rpc_sync("a", time.sleep, (1000,))
+            rpc.rpc_sync("a", interrupt, (os.getpid(),))
         except KeyboardInterrupt as interrupt:
             sys.exit(repr(interrupt.__context__))
     """

@@ -79,6 +79,13 @@ def until_gone(numbers: list[int]) -> None:
         threading.Event().wait(0.01)
 
 
+def until_stopped(pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline, f"process {pid} goes on"
+        threading.Event().wait(0.01)
+
+
 def is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -360,14 +367,15 @@ def test_a_stopped_worker_is_woken_to_take_its_leave(script: Script) -> None:
             sys.exit(0)
         signal.signal(signal.SIGTERM, leave)
         signal.signal(signal.SIGUSR1, (lambda *_: sys.exit(5)) if is_bad else signal.SIG_IGN)
-        print("ready", flush=True)
+        print(os.getpid(), flush=True)
         if not is_bad:
             os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(600)
         """
     )
     with running("--workers", "bad,stopped", "--grace", "inf", path) as process:
-        lines(process, 2)
+        _, stopped = pids(lines(process, 2))
+        until_stopped(stopped)
         process.send_signal(signal.SIGUSR1)
         assert lines(process, 1) == ["[stopped] leaving"]
         assert process.wait(PATIENCE) == 5

@@ -24,7 +24,7 @@ __all__ = ["Group", "Outcome"]
 
 _FORK = multiprocessing.get_context("fork")
 _GRACE = 2.0
-"""Seconds for the others to end after one has failed, or all have told how it went."""
+"""Seconds for the others to end after one has failed."""
 
 
 class Outcome(NamedTuple):
@@ -77,9 +77,9 @@ class Group:
                 except EOFError:
                     continue
         alive = [rank for rank, process in enumerate(self._processes) if process.is_alive()]
-        is_over = any(result == "failed" for result, _ in self._told.values())
-        if is_over or self._told.keys() >= set(alive):
-            self._let_go()
+        has_failed = any(result == "failed" for result, _ in self._told.values())
+        if has_failed or self._told.keys() >= set(alive):
+            self._let_go(has_failed)
         if alive and time.monotonic() < self._deadline:
             return None
         hung = [rank for rank, process in enumerate(self._processes) if process.is_alive()]
@@ -87,12 +87,13 @@ class Group:
         self.end()
         return Outcome(self.test, result, reason, time.monotonic() - self._began)
 
-    def _let_go(self) -> None:
-        """Tells all to end, once; gives them a moment for it."""
+    def _let_go(self, has_failed: bool) -> None:
+        """Tells all to end, once; if one has failed, the others have a moment for it."""
         if self._is_let_go:
             return
         self._is_let_go = True
-        self._deadline = min(self._deadline, time.monotonic() + _GRACE)
+        if has_failed:
+            self._deadline = min(self._deadline, time.monotonic() + _GRACE)
         for pipe in self._pipes.values():
             with contextlib.suppress(OSError):
                 pipe.send(None)

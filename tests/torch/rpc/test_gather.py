@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -49,10 +50,18 @@ def other_worker(tmp_path, *, me="a", other="b"):
 def test_the_end_does_not_wait_for_a_worker_that_was_killed(tmp_path, me):
     other = "b" if me == "a" else "a"
     with other_worker(tmp_path, me=me, other=other) as process:
-        os.kill(rpc.rpc_sync(other, os.getpid), signal.SIGKILL)
+        worker, pid = current(), rpc.rpc_sync(other, os.getpid)
+
+        def kill_when_waited_for():
+            assert eventually(lambda: any(path.calls.open for path in worker.peers.endpoints()))
+            os.kill(pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_when_waited_for)
+        killer.start()
         with pytest.raises(WorkerLost, match=f"worker '{other}' was lost"):
             # Without an end: what waits for the lost one does so for ever.
             rpc.shutdown(timeout=0)
+        killer.join(20)
         assert process.wait(20) == -signal.SIGKILL
 
 

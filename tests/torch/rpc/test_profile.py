@@ -92,13 +92,15 @@ def fails(x):
 
 
 def test_a_call_that_fails_is_shown_and_fails_as_without_a_profile(alone):
+    gate = rpc.RRef(threading.Event())
     with profiler_legacy.profile() as recorded:
         with pytest.raises(KeyError, match="lost"):
             rpc.rpc_sync("alone", fails, ("lost",))
         with pytest.raises(KeyError, match="lost"):
             rpc.rpc_async("alone", fails, ("lost",)).wait()
         with pytest.raises(RuntimeError, match="did not answer 'wait'"):
-            rpc.RRef(threading.Event()).rpc_sync(timeout=0.05).wait(1)
+            gate.rpc_sync(timeout=0.05).wait(20)
+    gate.local_value().set()
     names = names_in(recorded)
     assert "rpc_sync#fails(alone -> alone)" in names
     assert "rpc_async#fails(alone -> alone)" in names

@@ -607,13 +607,17 @@ def test_a_timeout_names_what_the_program_called_not_what_carried_it(alone):
 
 def test_the_timeout_of_remote_is_that_of_the_value(tmp_path):
     with other_worker(tmp_path):
-        made = rpc.remote("b", len, ("abc",), timeout=1e-9)
+        gate = rpc.remote("b", threading.Event)
+        # Asked once: below, the time would be over for this question as well.
+        assert gate._get_type() is threading.Event
+        made = gate.remote(timeout=1e-9).wait(20)
         with pytest.raises(RuntimeError, match="RPC ran for more than set timeout"):
             made._get_future().wait()
         with pytest.raises(RuntimeError, match="RRef creation via"):
             made.to_here()
         # It was asked for all the same.
-        assert made.rpc_sync().__add__(1) == 4
+        gate.rpc_sync().set()
+        assert made.rpc_sync().__add__(1) == 2
         with pytest.raises(RuntimeError, match="0 or more seconds, got -3"):
             rpc.remote("b", len, ("x",), timeout=-3)
 
