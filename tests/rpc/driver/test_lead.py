@@ -125,6 +125,19 @@ def test_a_link_that_ended_just_as_it_came_is_not_served():
         assert b.rpc_sync("a", simulated.who) == "a"
 
 
+def test_a_link_that_is_checked_on_before_the_leader_knows_it_is_served():
+    with neighbours("a", "b") as (a, b):
+        accepted = a.accepted
+
+        def accepted_late(link):
+            accepted(link)
+            # As the monitor does after a while, if the listener is late.
+            link.read_on()
+
+        a.accepted = accepted_late
+        assert b.rpc_sync("a", simulated.who, timeout=20) == "a"
+
+
 class Late(collections.deque):
     """Where answers are kept; the turn ends just before one is."""
 
