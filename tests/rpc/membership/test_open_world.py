@@ -89,6 +89,20 @@ def test_who_comes_late_calls_the_others_and_is_called_by_them_at_once(world):
     assert names(c) == ["a", "b", "c"]
 
 
+def test_rank_0_may_shut_down_just_as_it_announces_who_came():
+    with PrivateDirectory.make() as directory, contextlib.ExitStack() as stack:
+        world = World(lambda: Meeting(directory.socket_address("meeting"), KEY))
+        stack.callback(world.close)
+        a, _ = world.join("a", 0), world.join("b", 1)
+        # As its main thread does meanwhile.
+        a.roster.follow(lambda _: a.worker.close())
+        world.join("c", 2)
+        # One that failed would fail the test.
+        announcing = [each for each in threading.enumerate() if each.name == "telegrad-rendezvous"]
+        for thread in announcing:
+            thread.join(PATIENCE)
+
+
 def test_who_leaves_is_forgotten_and_its_name_may_come_again_with_another_life(world):
     a, b, c = world.join("a", 0), world.join("b", 1), world.join("c", 2)
     assert a.worker.rpc_sync("b", simulated.who) == "b"
