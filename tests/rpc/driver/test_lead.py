@@ -16,6 +16,7 @@ from tests.rpc.inside import (
     before_looking,
     claim_reads,
     has_kept,
+    ping_often,
     pool_of,
     reader_of,
     sleepers,
@@ -449,7 +450,7 @@ def test_a_peer_that_sends_much_leaves_others_their_turns():
 
 def test_a_worker_is_heard_though_none_of_its_threads_has_time(monkeypatch):
     pings = []
-    with neighbours("a", "b", options=Options(lost_after=0.5)) as (a, b):
+    with neighbours("a", "b") as (a, b):
         receive = b.receive
 
         def count(endpoint, frame):
@@ -462,6 +463,9 @@ def test_a_worker_is_heard_though_none_of_its_threads_has_time(monkeypatch):
         monkeypatch.setattr(a, "receive", lambda *_: None)
         b.receive = count
         b.notify_service("a", "nothing")
+        assert eventually(lambda: bool(a.peers.get("b").incoming))
+        for each in (a, b):
+            ping_often(each, 0.1)
         assert eventually(lambda: len(pings) > 3)
         assert b.peers.get("a").lost is None
 
