@@ -32,6 +32,7 @@ __all__ = [
     "places_of",
     "pool_of",
     "reader_of",
+    "refuse_who_waits",
     "replace_lock",
     "resting",
     "seats",
@@ -252,3 +253,11 @@ def _check_on(worker: Any, lost_after: float | None, interval: float) -> None:
         liveness.interval = interval
         liveness.heard = liveness.ticked = path.next_tick = now
     worker.host.rouse(now)
+
+
+def refuse_who_waits(room: Any) -> None:
+    """End the turns of all requests that wait for room."""
+    with room.changed:
+        for asking in room._asking:
+            asking.until = 0.0
+        room.changed.notify_all()
