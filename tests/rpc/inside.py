@@ -23,6 +23,7 @@ __all__ = [
     "has_callbacks",
     "has_kept",
     "is_being_written",
+    "is_read",
     "is_spinning",
     "leader_of",
     "leave_reads",
@@ -103,6 +104,11 @@ def is_being_written(link: Any) -> bool:
 def claim_reads(link: Any, who: int) -> bool:
     """Be whoever reads the link, unless there is one."""
     return bool(link._reads.setdefault(None, who) == who)
+
+
+def is_read(link: Any) -> bool:
+    """Whether a thread has the right to read the link."""
+    return bool(link._reads)
 
 
 def leave_reads(link: Any) -> None:

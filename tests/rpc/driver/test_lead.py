@@ -16,6 +16,7 @@ from tests.rpc.inside import (
     before_looking,
     claim_reads,
     has_kept,
+    is_read,
     ping_often,
     pool_of,
     reader_of,
@@ -288,7 +289,8 @@ def test_answers_of_one_round_leave_together_but_wait_for_nobody_who_was_slow(
     monkeypatch.setattr(host, "is_locked", lambda: True)
     monkeypatch.setattr(lead, "KEPT_FOR", 1000.0)
     sent = []
-    with neighbours("a", "b", "c", "d") as (a, b, c, d):
+    # Each ping would be a turn.
+    with neighbours("a", "b", "c", "d", options=Options(lost_after=600)) as (a, b, c, d):
         for each in (c, d):
             each.rpc_sync("a", simulated.who)
             connection = a.peers.get(each.name).incoming.connection
@@ -355,7 +357,8 @@ class Ticking:
 
 def test_the_peer_whose_last_turn_was_longest_ago_goes_first(patient, monkeypatch):
     monkeypatch.setattr(host, "is_locked", lambda: True)
-    with neighbours("a", "b", "c", "d") as (a, b, c, d):
+    # Each ping would be a turn.
+    with neighbours("a", "b", "c", "d", options=Options(lost_after=600)) as (a, b, c, d):
         for each in (c, d):
             each.rpc_sync("a", note, ("",))
         RAN.clear()
@@ -527,8 +530,8 @@ def test_an_answer_that_comes_just_before_its_request_claims_the_link_leaves_the
     seize, seized = served_link.ServedLink.seize, []
 
     def seize_late(link):
-        # The lead is taken from the request, and another thread reads the answer.
-        assert eventually(lambda: not link.calls.open)
+        # The lead is taken from the request, and another thread reads the answer, and no further.
+        assert eventually(lambda: not link.calls.open and not is_read(link))
         seized.append(seize(link))
         return seized[-1]
 
