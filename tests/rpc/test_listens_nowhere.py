@@ -168,7 +168,7 @@ def test_one_whose_address_is_noted_late_is_not_taken_for_one_that_listens_nowhe
 
 
 def test_a_connection_that_broke_is_opened_again_without_a_call():
-    with neighbours("a", "b", quiet=["b"], options=QUICK) as (a, b):
+    with neighbours("a", "b", quiet=["b"]) as (a, b):
         assert a.rpc_sync("b", simulated.who) == "b"
         first = b.peers.get("a").outgoing
         first.connection.shutdown()
