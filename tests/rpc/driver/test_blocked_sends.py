@@ -312,6 +312,34 @@ def test_the_rest_of_a_frame_that_a_closing_worker_drops_keeps_neither_lock_nor_
         assert link.connection.fileno() == -1
 
 
+def send_ping(link):
+    assert link.send(Frame(PING), -math.inf)
+
+
+def flush_notice(link):
+    assert link.send_with_next(seal_message("nothing", None, ())[0])
+    link.flush()
+
+
+@pytest.mark.parametrize("send", [send_ping, flush_notice])
+def test_a_link_that_ends_while_a_thread_has_just_sent_on_it_keeps_no_descriptor(send):
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        send_small = link.connection.send_small
+
+        def end_meanwhile(data, deadline):
+            unsent = send_small(data, deadline)
+            # As a thread does that reads the end, and leaves the descriptor to who sends.
+            a.endpoint_lost(link, ConnectionError("cut"))
+            return unsent
+
+        link.connection.send_small = end_meanwhile
+        send(link)
+        assert not is_being_written(link)
+        assert link.connection.fileno() == -1
+
+
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_a_send_that_has_to_wait_sends_what_was_kept_for_others_first(is_broken, monkeypatch):
     with neighbours("a", "b", "c", options=Options(segments=False)) as (a, *_):
