@@ -123,7 +123,7 @@ def test_a_callback_that_fails_hinders_nobody(cluster, caplog):
 
 
 def test_a_stopped_worker_is_condemned_and_replaced():
-    with LocalCluster(["a"], restart=True, options=Options(lost_after=1.0)) as small:
+    with LocalCluster(["a"], restart=True, options=Options(lost_after=4.0)) as small:
         before = rpc.get_worker_info("a").incarnation
         process = small.process("a")
         with pytest.raises(WorkerLost):

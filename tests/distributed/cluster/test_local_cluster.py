@@ -156,7 +156,7 @@ def test_a_dead_worker_is_lost_although_a_fork_keeps_its_sockets():
 
 
 def test_a_stopped_worker_is_lost_by_heartbeat_and_does_not_hinder_the_end():
-    with LocalCluster(["sleeper"], options=Options(lost_after=1.0)) as small:
+    with LocalCluster(["sleeper"], options=Options(lost_after=4.0)) as small:
         process = small.process("sleeper")
         with pytest.raises(WorkerLost, match=r"'sleeper' was lost: nothing was heard"):
             rpc.rpc_sync("sleeper", functions.stop_yourself)
@@ -164,7 +164,7 @@ def test_a_stopped_worker_is_lost_by_heartbeat_and_does_not_hinder_the_end():
 
 
 def test_large_sends_to_a_stopped_worker_end_too():
-    options = Options(lost_after=1.0, segments=False)
+    options = Options(lost_after=4.0, segments=False)
     with LocalCluster(["sleeper"], options=options) as small:
         rpc.rpc_sync("sleeper", functions.who)
         os.kill(small.process("sleeper").pid, signal.SIGSTOP)
