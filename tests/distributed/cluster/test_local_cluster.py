@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.distributed import functions
-from tests.rpc.neighbours import directory_of, eventually
+from tests.rpc.neighbours import directory_of, eventually, stop
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, NotInitialized, UnknownWorker, UsageError, WorkerLost
@@ -167,7 +167,7 @@ def test_large_sends_to_a_stopped_worker_end_too():
     options = Options(lost_after=4.0, segments=False)
     with LocalCluster(["sleeper"], options=options) as small:
         rpc.rpc_sync("sleeper", functions.who)
-        os.kill(small.process("sleeper").pid, signal.SIGSTOP)
+        stop(small.process("sleeper").pid)
         with pytest.raises(WorkerLost, match="'sleeper'"):
             rpc.rpc_sync("sleeper", np.negative, (np.ones(5_000_000),))
         with pytest.raises(WorkerLost, match="'sleeper' was lost: it did not answer"):

@@ -12,7 +12,7 @@ from tests.distributed import handlers
 from tests.rpc import simulated
 from tests.rpc.connected import connected, identities, mint_cluster, receive_exactly
 from tests.rpc.inside import has_kept, is_being_written, writing
-from tests.rpc.neighbours import eventually, neighbours
+from tests.rpc.neighbours import eventually, neighbours, stop
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
@@ -110,12 +110,6 @@ def test_descriptors_that_found_no_room_leave_no_trace(unix):
         os.close(there.take_fd())
     with pytest.raises(ProtocolViolation, match="got none"):
         there.take_fd()
-
-
-def stop(process):
-    """Stop a process of ours; on a busy machine its threads run on for a while after the signal."""
-    os.kill(process, signal.SIGSTOP)
-    os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOWAIT)
 
 
 @pytest.mark.processes
