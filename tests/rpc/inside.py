@@ -19,17 +19,21 @@ __all__ = [
     "before_next_write",
     "claim_reads",
     "followers",
+    "grow_impatient",
     "has_callbacks",
     "has_kept",
     "is_being_written",
+    "is_read",
     "is_spinning",
     "leader_of",
     "leave_reads",
     "lock_of",
     "pause_where_threads_race",
+    "ping_often",
     "places_of",
     "pool_of",
     "reader_of",
+    "refuse_who_waits",
     "replace_lock",
     "resting",
     "seats",
@@ -100,6 +104,11 @@ def is_being_written(link: Any) -> bool:
 def claim_reads(link: Any, who: int) -> bool:
     """Be whoever reads the link, unless there is one."""
     return bool(link._reads.setdefault(None, who) == who)
+
+
+def is_read(link: Any) -> bool:
+    """Whether a thread has the right to read the link."""
+    return bool(link._reads)
 
 
 def leave_reads(link: Any) -> None:
@@ -230,3 +239,31 @@ def places_of(handlers: Any) -> dict[Any, int]:
 def replace_lock(owner: Any, made: Callable[[Any], Any]) -> None:
     """Have the owner use what is made of its lock."""
     owner._lock = made(owner._lock)
+
+
+def grow_impatient(worker: Any, lost_after: float) -> None:
+    """Have a worker that has met its peers wait less for a sign of life from now on."""
+    _check_on(worker, lost_after, lost_after / 5)
+
+
+def ping_often(worker: Any, interval: float) -> None:
+    """Have a worker ping the peers that it has met more often, and be as patient as before."""
+    _check_on(worker, None, interval)
+
+
+def _check_on(worker: Any, lost_after: float | None, interval: float) -> None:
+    now = worker.host.now()
+    for path in worker.peers.endpoints():
+        liveness = path.liveness
+        liveness.lost_after = liveness.lost_after if lost_after is None else lost_after
+        liveness.interval = interval
+        liveness.heard = liveness.ticked = path.next_tick = now
+    worker.host.rouse(now)
+
+
+def refuse_who_waits(room: Any) -> None:
+    """End the turns of all requests that wait for room."""
+    with room.changed:
+        for asking in room._asking:
+            asking.until = 0.0
+        room.changed.notify_all()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.transport.address import parse_addresses
 from telegrad.rpc.worker import Worker
 
-__all__ = ["directory_of", "eventually", "neighbours"]
+__all__ = ["directory_of", "eventually", "neighbours", "stop"]
 
 
 @contextlib.contextmanager
@@ -50,6 +51,12 @@ def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
             return False
         time.sleep(0.002)
     return True
+
+
+def stop(process: int) -> None:
+    """Stop a process of ours; on a busy machine its threads run on for a while after the signal."""
+    os.kill(process, signal.SIGSTOP)
+    os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOWAIT)
 
 
 def directory_of(worker: Worker) -> str:

@@ -149,8 +149,26 @@ def test_one_that_never_dials_is_lost_after_a_while():
             a.rpc_sync("b", simulated.who, timeout=0.05)
 
 
+def test_one_whose_address_is_noted_late_is_not_taken_for_one_that_listens_nowhere():
+    key = ClusterKey.fresh()
+    with (
+        contextlib.closing(start_worker("a", 0, "tcp://127.0.0.1:0", key)) as a,
+        contextlib.closing(start_worker("b", 1, "tcp://127.0.0.1:0", key)) as b,
+    ):
+        wait = a.host.wait
+
+        def wait_and_hear(pause, seconds):
+            # As from another thread, which was held up between the peer's name and its address.
+            a.add_peer(b.info, b.address)
+            wait(pause, seconds)
+
+        a.add_peer(b.info, "")
+        a.host.wait = wait_and_hear
+        assert a.rpc_sync("b", simulated.who) == "b"
+
+
 def test_a_connection_that_broke_is_opened_again_without_a_call():
-    with neighbours("a", "b", quiet=["b"], options=QUICK) as (a, b):
+    with neighbours("a", "b", quiet=["b"]) as (a, b):
         assert a.rpc_sync("b", simulated.who) == "b"
         first = b.peers.get("a").outgoing
         first.connection.shutdown()

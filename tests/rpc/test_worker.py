@@ -136,11 +136,13 @@ def test_handlers_that_block_run_side_by_side(pair):
 
 
 def test_a_deadline_fires_although_the_callee_never_answers(pair):
+    assert pair[0].rpc_sync("b", simulated.who) == "b"
     with pytest.raises(CallTimeout, match="worker 'b' did not answer 'never'"):
         pair[0].rpc_sync("b", simulated.never, timeout=0.2)
 
 
 def test_a_deadline_of_a_call_nobody_waits_for_fires_too(pair):
+    assert pair[0].rpc_sync("b", simulated.who) == "b"
     call = pair[0].rpc_async("b", simulated.never, timeout=0.1)
     assert eventually(call.done)
     with pytest.raises(CallTimeout):
@@ -651,6 +653,8 @@ def test_a_worker_is_quiet_again_when_a_call_that_was_given_up_has_run(pair, mon
     a, b = pair
     gate = Future()
     monkeypatch.setattr(simulated, "GATE", [gate])
+    # So that the call leaves, however long the two take to meet.
+    assert a.rpc_sync("b", simulated.who) == "b"
     with pytest.raises(CallTimeout):
         a.rpc_sync("b", simulated.wait_for_gate, timeout=0.05)
     path = b.peers.get("a").incoming

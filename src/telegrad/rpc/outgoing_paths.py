@@ -36,7 +36,9 @@ class OutgoingPaths:
         if session.info.name == worker.name:
             return worker.loopback
         if not session.address:
-            return self._path_it_opened(session, deadline)
+            path = self._path_it_opened(session, deadline)
+            if path is not None:
+                return path
         while True:
             endpoint = session.outgoing
             if endpoint is not None and not endpoint.closed:
@@ -84,16 +86,24 @@ class OutgoingPaths:
             finally:
                 del busy[me]
 
-    def _path_it_opened(self, session: Session, deadline: float) -> Endpoint:
-        """Return the path opened by a peer that listens nowhere; wait if it may still open one."""
+    def _path_it_opened(self, session: Session, deadline: float) -> Endpoint | None:
+        """Return the path opened by a peer that listens nowhere; wait if it may still open one.
+
+        None if it listens after all: another thread has just noted where.
+        """
         worker, name = self._worker, session.info.name
-        if not worker.address:
-            raise Unreachable(
-                f"worker {name!r} can't be called from {worker.name!r}: neither of them listens; "
-                "of two that call each other one has to, leave out rpc.Options(listen=False) there"
-            )
         end = worker.host.now() + worker.options.lost_after
         while True:
+            # Whoever enters a peer holds the lock until its address is noted.
+            with worker.peers.lock:
+                if session.address:
+                    return None
+            if not worker.address:
+                raise Unreachable(
+                    f"worker {name!r} can't be called from {worker.name!r}: neither of them "
+                    "listens; of two that call each other one has to, leave out "
+                    "rpc.Options(listen=False) there"
+                )
             path = session.greeted_path
             if path is not None and not path.closed:
                 return path

@@ -17,7 +17,7 @@ from tests.test_docs import ROOT, blocks
 pytestmark = pytest.mark.processes
 
 PATIENCE = 60.0
-SHORT = 3.0
+SHORT = 5.0
 """Seconds of a timeout that a handler at the prompt outlasts, and a busy machine does not."""
 OUTLAST = f"import time; time.sleep({SHORT + 1})"
 PROGRAM = """
@@ -116,7 +116,7 @@ def piped(*arguments: str) -> Iterator[Program]:
 def program(tmp_path: Path):
     def write(main: str) -> Path:
         path = tmp_path / "program.py"
-        path.write_text(PROGRAM.format(main=main, SHORT=SHORT))
+        path.write_text(PROGRAM.format(main=main.format(SHORT=SHORT), SHORT=SHORT))
         return path
 
     return write
@@ -151,7 +151,7 @@ def test_the_deadlines_of_those_who_wait_by_way_of_others_rest_too(program):
 def test_a_deadline_passes_again_once_the_handler_goes_on(program):
     main = """
         try:
-            rpc.rpc_sync("ps", step, (1000,), timeout=2)
+            rpc.rpc_sync("ps", step, (1000,), timeout={SHORT})
         except TimeoutError:
             print("too late")
 """
@@ -297,7 +297,7 @@ def test_under_telegrad_run_it_is_said_how_to_attach(tmp_path):
         "    return x + 1\n"
         "rpc.init_rpc()\n"
         "if rpc.get_worker_info().id == 0:\n"
-        "    print('answer', rpc.rpc_sync(1, step, (41,), timeout=3))\n"
+        f"    print('answer', rpc.rpc_sync(1, step, (41,), timeout={SHORT}))\n"
         "rpc.shutdown()\n"
     )
     with piped("-m", "telegrad", "run", "--workers", "2", str(path)) as told:

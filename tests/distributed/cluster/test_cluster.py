@@ -58,6 +58,8 @@ def test_a_killed_worker_is_started_again_and_all_know_it(cluster):
     (after,) = cluster.wait_for("worker0", after=before.incarnation)
     assert (after.name, after.id) == (before.name, before.id)
     assert after.incarnation != before.incarnation
+    # Whoever waits goes on before the callbacks are called.
+    assert eventually(lambda: len(seen) == 2)
     assert seen == [("lost", "worker0"), ("came", "worker0")]
     pid = cluster.process("worker0").pid
     assert rpc.rpc_sync("worker0", functions.pid) == pid
@@ -123,7 +125,7 @@ def test_a_callback_that_fails_hinders_nobody(cluster, caplog):
 
 
 def test_a_stopped_worker_is_condemned_and_replaced():
-    with LocalCluster(["a"], restart=True, options=Options(lost_after=1.0)) as small:
+    with LocalCluster(["a"], restart=True, options=Options(lost_after=4.0)) as small:
         before = rpc.get_worker_info("a").incarnation
         process = small.process("a")
         with pytest.raises(WorkerLost):

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.distributed import functions
-from tests.rpc.neighbours import directory_of, eventually
+from tests.rpc.neighbours import directory_of, eventually, stop
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, NotInitialized, UnknownWorker, UsageError, WorkerLost
@@ -156,7 +156,7 @@ def test_a_dead_worker_is_lost_although_a_fork_keeps_its_sockets():
 
 
 def test_a_stopped_worker_is_lost_by_heartbeat_and_does_not_hinder_the_end():
-    with LocalCluster(["sleeper"], options=Options(lost_after=1.0)) as small:
+    with LocalCluster(["sleeper"], options=Options(lost_after=4.0)) as small:
         process = small.process("sleeper")
         with pytest.raises(WorkerLost, match=r"'sleeper' was lost: nothing was heard"):
             rpc.rpc_sync("sleeper", functions.stop_yourself)
@@ -164,10 +164,10 @@ def test_a_stopped_worker_is_lost_by_heartbeat_and_does_not_hinder_the_end():
 
 
 def test_large_sends_to_a_stopped_worker_end_too():
-    options = Options(lost_after=1.0, segments=False)
+    options = Options(lost_after=4.0, segments=False)
     with LocalCluster(["sleeper"], options=options) as small:
         rpc.rpc_sync("sleeper", functions.who)
-        os.kill(small.process("sleeper").pid, signal.SIGSTOP)
+        stop(small.process("sleeper").pid)
         with pytest.raises(WorkerLost, match="'sleeper'"):
             rpc.rpc_sync("sleeper", np.negative, (np.ones(5_000_000),))
         with pytest.raises(WorkerLost, match="'sleeper' was lost: it did not answer"):

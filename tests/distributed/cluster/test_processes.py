@@ -44,7 +44,7 @@ def resident(name):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_worker_lost_before_the_pass_fails_it_by_name_and_another_can_go_on(number):
-    with LocalCluster(["victim", "b", "c"], options=Options(lost_after=2.0)) as cluster:
+    with LocalCluster(["victim", "b", "c"], options=Options(lost_after=3.0)) as cluster:
         one = x()
         with autograd.context() as context_id:
             y = rpc.rpc_sync("victim", handlers.scale, (one,))
@@ -86,7 +86,7 @@ def test_a_failure_is_raised_while_another_worker_is_busy_whose_local_pass_is_ab
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_worker_lost_after_its_local_pass_takes_only_its_own_gradients(number):
-    with LocalCluster(["victim", "c"], options=Options(lost_after=2.0)) as cluster:
+    with LocalCluster(["victim", "c"], options=Options(lost_after=3.0)) as cluster:
         one = x()
         with autograd.context() as context_id:
             y = rpc.rpc_sync("victim", handlers.through, (["c"], one))

@@ -16,7 +16,7 @@ from tests.rpc.inside import (
     reader_of,
     takes_nested,
 )
-from tests.rpc.neighbours import directory_of, eventually, neighbours
+from tests.rpc.neighbours import directory_of, eventually, neighbours, stop
 from tests.rpc.test_finalizers import interrupt
 
 from telegrad.distributed import LocalCluster, rpc
@@ -90,7 +90,7 @@ def test_a_call_that_was_interrupted_while_it_was_sent_does_not_spoil_the_next()
         rpc.rpc_sync("victim", simulated.who)
         link = rpc.current_worker().peers.get("victim").outgoing
         process = cluster.process("victim").pid
-        os.kill(process, signal.SIGSTOP)
+        stop(process)
         try:
             with interrupted_when(lambda: is_being_written(link)):
                 rpc.rpc_sync("victim", len, (np.ones(125_000),))
@@ -112,7 +112,7 @@ def test_a_frame_whose_sending_was_interrupted_goes_on_and_what_lives_there_stay
         kept.rpc_sync().update(step=1)
         link = rpc.current_worker().peers.get("victim").outgoing
         process = cluster.process("victim").pid
-        os.kill(process, signal.SIGSTOP)
+        stop(process)
         try:
             with interrupted_when(lambda: is_being_written(link)):
                 rpc.rpc_sync("victim", len, (np.ones(125_000),))
@@ -340,7 +340,7 @@ def test_whoever_waits_besides_a_thread_that_was_interrupted_reads_on():
         link = a.peers.get("b").outgoing
         calls = [a.rpc_async("b", wait_for_gate) for _ in range(2)]
         # As if another thread did.
-        assert claim_reads(link, -1)
+        assert eventually(lambda: claim_reads(link, -1))
         with interrupted_when(lambda: followers(link) == 1):
             calls[0].wait()
         assert followers(link) == 0
@@ -374,7 +374,7 @@ def test_a_cluster_whose_end_was_interrupted_leaves_no_process_and_no_directory(
     with LocalCluster(["stuck"]) as cluster:
         process, worker = cluster.process("stuck"), cluster.worker
         directory = directory_of(worker)
-        os.kill(process.pid, signal.SIGSTOP)
+        stop(process.pid)
         with interrupted_when(lambda: worker.closed and not worker.host.monitor._thread.is_alive()):
             cluster.close()
         assert process.returncode == -signal.SIGKILL

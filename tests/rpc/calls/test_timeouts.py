@@ -63,7 +63,13 @@ def test_what_is_no_timeout_is_refused_everywhere(timeout):
         EVENT.set()
 
 
-@pytest.mark.parametrize("timeout", [np.float32(5), np.int64(5), 5, True, math.inf, 10**400])
+def test_true_is_one_second():
+    assert seconds(True) == 1.0
+    options = Options(rpc_timeout=True, lost_after=True, join_timeout=True)
+    assert options.rpc_timeout == options.lost_after == options.join_timeout == 1.0
+
+
+@pytest.mark.parametrize("timeout", [np.float32(50), np.int64(50), 50, math.inf, 10**400])
 def test_any_number_of_seconds_is_taken(timeout):
     assert type(seconds(timeout)) is float
     options = Options(rpc_timeout=timeout, lost_after=timeout, join_timeout=timeout)

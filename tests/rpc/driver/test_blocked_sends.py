@@ -12,7 +12,7 @@ from tests.distributed import handlers
 from tests.rpc import simulated
 from tests.rpc.connected import connected, identities, mint_cluster, receive_exactly
 from tests.rpc.inside import has_kept, is_being_written, writing
-from tests.rpc.neighbours import eventually, neighbours
+from tests.rpc.neighbours import eventually, neighbours, stop
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
@@ -112,12 +112,6 @@ def test_descriptors_that_found_no_room_leave_no_trace(unix):
         there.take_fd()
 
 
-def stop(process):
-    """Stop a process of ours; on a busy machine its threads run on for a while after the signal."""
-    os.kill(process, signal.SIGSTOP)
-    os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOWAIT)
-
-
 @pytest.mark.processes
 def test_calls_to_a_stopped_worker_time_out_although_its_socket_is_full():
     # So long that nothing but the calls' own timeouts can end them in time for this test.
@@ -181,7 +175,8 @@ def test_a_notice_that_finds_no_room_is_left_for_later_and_the_next_does_not_wai
         a.notify_service("b", "news", 4)
         a.run_timers(a.host.now() + 10.0)
         assert eventually(lambda: sorted(came) == [0, 1, 2, 3, 4])
-        assert not link.outbox
+        # Each leaves the queue when it has been sent.
+        assert eventually(lambda: not link.outbox)
 
 
 def test_a_notice_that_comes_while_one_that_waited_is_sent_goes_behind_it(monkeypatch):
@@ -307,6 +302,34 @@ def test_the_rest_of_a_frame_that_a_closing_worker_drops_keeps_neither_lock_nor_
 
         link.connection.send_small = lambda *_: Unsent(rest(), True)
         assert not link.send(Frame(PING), -math.inf)
+        assert not is_being_written(link)
+        assert link.connection.fileno() == -1
+
+
+def send_ping(link):
+    assert link.send(Frame(PING), -math.inf)
+
+
+def flush_notice(link):
+    assert link.send_with_next(seal_message("nothing", None, ())[0])
+    link.flush()
+
+
+@pytest.mark.parametrize("send", [send_ping, flush_notice])
+def test_a_link_that_ends_while_a_thread_has_just_sent_on_it_keeps_no_descriptor(send):
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        send_small = link.connection.send_small
+
+        def end_meanwhile(data, deadline):
+            unsent = send_small(data, deadline)
+            # As a thread does that reads the end, and leaves the descriptor to who sends.
+            a.endpoint_lost(link, ConnectionError("cut"))
+            return unsent
+
+        link.connection.send_small = end_meanwhile
+        send(link)
         assert not is_being_written(link)
         assert link.connection.fileno() == -1
 

@@ -190,9 +190,10 @@ def test_over_sockets_all_are_served_within_the_bound(segments, tcp):
 @pytest.mark.parametrize("segments", [True, False])
 def test_over_sockets_a_worker_that_stays_full_refuses_and_goes_on(segments):
     options = Options(
-        in_flight_bytes=2 * MB, in_flight_bytes_of_peer=2 * MB, segments=segments, lost_after=1.0
+        in_flight_bytes=2 * MB, in_flight_bytes_of_peer=2 * MB, segments=segments, lost_after=60
     )
     with neighbours("a", "b", options=options) as (a, b):
+        b.host.room.patience = 0.5
         first = a.rpc_async("b", stay, (ONE,))
         assert eventually(lambda: b.budget.held > MB)
         second = a.rpc_async("b", occupy, (ONE,))
@@ -208,8 +209,9 @@ def test_over_sockets_a_worker_that_stays_full_refuses_and_goes_on(segments):
 
 @pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
 def test_shared_memory_of_a_refused_request_is_not_taken_for_that_of_the_next():
-    options = Options(in_flight_bytes=2 * MB, in_flight_bytes_of_peer=2 * MB, lost_after=1.0)
+    options = Options(in_flight_bytes=2 * MB, in_flight_bytes_of_peer=2 * MB, lost_after=60)
     with neighbours("a", "b", options=options) as (a, b):
+        b.host.room.patience = 0.5
         first = a.rpc_async("b", stay, (np.ones(2 * MB // 8 - 3000),))
         assert eventually(lambda: b.budget.held > MB)
         # One array in shared memory and one, too large for the room that is left, beside it.

@@ -3,13 +3,14 @@
 And two that look like one: a link that is slow, and one over which nobody has anything to say.
 """
 
+import collections
 import contextlib
-import time
 
 import numpy as np
 import pytest
 from tests.rpc import simulated
 from tests.rpc.connected import mint_cluster
+from tests.rpc.inside import grow_impatient, ping_often, sleepers
 from tests.rpc.neighbours import eventually, neighbours
 from tests.rpc.proxy import Proxy
 
@@ -19,6 +20,7 @@ from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.startup import start_worker
 from telegrad.rpc.transport.address import parse_address
 from telegrad.rpc.transport.pending_connection import Opening
+from telegrad.rpc.wire.frames import PING
 
 
 @contextlib.contextmanager
@@ -60,14 +62,18 @@ def scheme(request):
 def test_calls_over_a_half_open_link_fail_by_heartbeat_and_work_again_when_it_heals(
     scheme, tmp_path
 ):
-    with through_proxy(scheme, tmp_path, lost_after=0.5) as (a, b, proxy):
+    with through_proxy(scheme, tmp_path, lost_after=60.0) as (a, b, proxy):
         lost = []
         b.on_worker_lost(lambda who, error: lost.append((who.name, str(error))))
         assert a.rpc_sync("b", simulated.who) == "b"
         open_call = a.rpc_async("b", simulated.never)
         proxy.cut()
+        asked = a.rpc_async("b", simulated.who)
+        # Only now: they need not meet in half a second.
+        for each in (a, b):
+            grow_impatient(each, 0.5)
         with pytest.raises(WorkerLost, match="worker 'b' was lost: nothing was heard for"):
-            a.rpc_sync("b", simulated.who)
+            asked.wait()
         with pytest.raises(WorkerLost, match="worker 'b'"):
             open_call.wait()
         # The callee finds out as well, by itself: what the caller held there can go.
@@ -121,23 +127,41 @@ def test_dialling_into_a_half_open_link_fails_in_time(scheme, tmp_path):
 
 
 def test_a_slow_link_is_not_taken_for_a_dead_one(scheme, tmp_path):
-    with through_proxy(scheme, tmp_path, lost_after=0.4) as (a, _, proxy):
+    with through_proxy(scheme, tmp_path, lost_after=4.0) as (a, _, proxy):
         assert a.rpc_sync("b", simulated.who) == "b"
-        # 2 MB take more than half a second: no frame ends for longer than the peer may be silent.
-        proxy.slow_down(0.02)
+        # 2 MB take more than five seconds: no frame ends for longer than the peer may be silent.
+        proxy.slow_down(0.16)
         assert a.rpc_sync("b", len, (np.ones(2 << 17),)) == 2 << 17
+
+
+def counting(worker, pings):
+    """Return what receives the worker's frames, and counts the pings among them."""
+    receive = worker.receive
+
+    def count(endpoint, frame):
+        pings[worker.name] += frame.kind == PING
+        return receive(endpoint, frame)
+
+    return count
 
 
 def test_idle_workers_are_not_taken_for_lost():
     lost = []
-    # In one process, which stops for all at once where it does not get the processor: that is held
-    # against nobody.
-    with neighbours("a", "busy", "idle", options=Options(lost_after=0.4)) as workers:
+    with neighbours("a", "busy", "idle") as workers:
         for worker in workers:
             worker.on_worker_lost(lambda who, error: lost.append((who.name, str(error))))
-        a = workers[0]
+        a, _, idle = workers
+        pings = collections.Counter()
+        for worker in (a, idle):
+            worker.receive = counting(worker, pings)
         assert a.rpc_sync("idle", simulated.who) == "idle"
-        # Several times as long as the others need to be given up.
-        a.rpc_sync("busy", time.sleep, (1.5,))
+        busy = a.rpc_async("busy", simulated.wait_for_gate)
+        assert eventually(lambda: sleepers(simulated.GATE[-1]) > 0)
+        for worker in workers:
+            ping_often(worker, 0.05)
+        # Several times as often as the others need not to be given up.
+        assert eventually(lambda: min(pings[worker.name] for worker in (a, idle)) > 20)
         assert lost == []
         assert a.rpc_sync("idle", simulated.who) == "idle"
+        a.rpc_sync("busy", simulated.open_gate)
+        assert busy.wait() == "open"

@@ -368,7 +368,7 @@ def test_a_bound_that_is_no_number_of_requests_is_refused(handlers):
 def test_a_worker_whose_handlers_are_all_blocked_is_not_taken_for_lost():
     from telegrad.distributed import LocalCluster, rpc
 
-    with LocalCluster(["server"], options=Options(lost_after=1.5, handlers=200)):
+    with LocalCluster(["server"], options=Options(lost_after=3.0, handlers=200)):
         me = current_worker()
         lost = []
         me.on_worker_lost(lambda who, error: lost.append(str(error)))

@@ -16,6 +16,8 @@ from tests.rpc.inside import (
     before_looking,
     claim_reads,
     has_kept,
+    is_read,
+    ping_often,
     pool_of,
     reader_of,
     sleepers,
@@ -123,6 +125,19 @@ def test_a_link_that_ended_just_as_it_came_is_not_served():
         link.lead.add(link)
         assert len(link.lead) == 0
         assert b.rpc_sync("a", simulated.who) == "a"
+
+
+def test_a_link_that_is_checked_on_before_the_leader_knows_it_is_served():
+    with neighbours("a", "b") as (a, b):
+        accepted = a.accepted
+
+        def accepted_late(link):
+            accepted(link)
+            # As the monitor does after a while, if the listener is late.
+            link.read_on()
+
+        a.accepted = accepted_late
+        assert b.rpc_sync("a", simulated.who, timeout=20) == "a"
 
 
 class Late(collections.deque):
@@ -274,7 +289,8 @@ def test_answers_of_one_round_leave_together_but_wait_for_nobody_who_was_slow(
     monkeypatch.setattr(host, "is_locked", lambda: True)
     monkeypatch.setattr(lead, "KEPT_FOR", 1000.0)
     sent = []
-    with neighbours("a", "b", "c", "d") as (a, b, c, d):
+    # Each ping would be a turn.
+    with neighbours("a", "b", "c", "d", options=Options(lost_after=600)) as (a, b, c, d):
         for each in (c, d):
             each.rpc_sync("a", simulated.who)
             connection = a.peers.get(each.name).incoming.connection
@@ -341,7 +357,8 @@ class Ticking:
 
 def test_the_peer_whose_last_turn_was_longest_ago_goes_first(patient, monkeypatch):
     monkeypatch.setattr(host, "is_locked", lambda: True)
-    with neighbours("a", "b", "c", "d") as (a, b, c, d):
+    # Each ping would be a turn.
+    with neighbours("a", "b", "c", "d", options=Options(lost_after=600)) as (a, b, c, d):
         for each in (c, d):
             each.rpc_sync("a", note, ("",))
         RAN.clear()
@@ -436,7 +453,7 @@ def test_a_peer_that_sends_much_leaves_others_their_turns():
 
 def test_a_worker_is_heard_though_none_of_its_threads_has_time(monkeypatch):
     pings = []
-    with neighbours("a", "b", options=Options(lost_after=0.5)) as (a, b):
+    with neighbours("a", "b") as (a, b):
         receive = b.receive
 
         def count(endpoint, frame):
@@ -449,6 +466,9 @@ def test_a_worker_is_heard_though_none_of_its_threads_has_time(monkeypatch):
         monkeypatch.setattr(a, "receive", lambda *_: None)
         b.receive = count
         b.notify_service("a", "nothing")
+        assert eventually(lambda: bool(a.peers.get("b").incoming))
+        for each in (a, b):
+            ping_often(each, 0.1)
         assert eventually(lambda: len(pings) > 3)
         assert b.peers.get("a").lost is None
 
@@ -510,8 +530,8 @@ def test_an_answer_that_comes_just_before_its_request_claims_the_link_leaves_the
     seize, seized = served_link.ServedLink.seize, []
 
     def seize_late(link):
-        # The lead is taken from the request, and another thread reads the answer.
-        assert eventually(lambda: not link.calls.open)
+        # The lead is taken from the request, and another thread reads the answer, and no further.
+        assert eventually(lambda: not link.calls.open and not is_read(link))
         seized.append(seize(link))
         return seized[-1]
 

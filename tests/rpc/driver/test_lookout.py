@@ -1,5 +1,6 @@
 """What a thread keeps while it looks for an answer, and when others are served instead."""
 
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -132,8 +133,10 @@ def test_others_are_served_while_a_request_waits_for_an_answer(spin):
         assert eventually(lambda: a.host.handlers.running == 0)
 
 
-def test_a_leader_that_reads_a_link_itself_takes_it_out_of_the_set_as_it_leaves(leads):
-    with neighbours("a", "b") as (a, b):
+def test_a_leader_that_reads_a_link_itself_takes_it_out_of_the_set_as_it_leaves(leads, monkeypatch):
+    # So that the monitor does not take the lead from it, nor a ping have another thread read.
+    monkeypatch.setattr("telegrad.rpc.driver.monitor._TICK", math.inf)
+    with neighbours("a", "b", options=Options(lost_after=600)) as (a, b):
         assert b.rpc_sync("a", simulated.who) == "a"
         link = a.peers.get("b").incoming
         assert eventually(link.lead.is_idle)

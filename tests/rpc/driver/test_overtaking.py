@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from tests.rpc import simulated
+from tests.rpc.inside import refuse_who_waits
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, Refused
@@ -98,7 +99,8 @@ def test_small_calls_overtake_one_of_middle_size(tcp, segments):
 @pytest.mark.parametrize(("tcp", "segments"), WIRES)
 @pytest.mark.parametrize("nbytes", [100_000, 6 * MB])
 def test_what_waits_in_vain_is_refused_and_its_references_are_taken_back(tcp, segments, nbytes):
-    with neighbours("a", "b", options=options(segments, lost_after=1.0), tcp=tcp) as (a, b):
+    with neighbours("a", "b", options=options(segments), tcp=tcp) as (a, b):
+        b.host.room.patience = 0.5
         held = fill(a, b, 10 * MB - 50_000)
         with pytest.raises(Refused, match="worker 'b' is full"):
             a.rpc_sync("b", simulated.keep, ("key", [a.make_rref(3), np.ones(nbytes, np.uint8)]))
@@ -125,12 +127,17 @@ def test_a_call_that_is_given_up_while_it_waits_for_room_keeps_none(tcp, segment
 @pytest.mark.parametrize(("tcp", "segments"), WIRES)
 @pytest.mark.parametrize("nbytes", [100_000, 6 * MB])
 def test_what_is_given_up_and_then_refused_keeps_no_references(tcp, segments, nbytes):
-    with neighbours("a", "b", options=options(segments, lost_after=1.5), tcp=tcp) as (a, b):
+    with neighbours("a", "b", options=options(segments), tcp=tcp) as (a, b):
         held = fill(a, b, 10 * MB - 50_000)
         carried = [a.make_rref(3), np.ones(nbytes, np.uint8)]
         with pytest.raises(CallTimeout):
             a.rpc_sync("b", simulated.keep, ("key", carried), timeout=0.2)
-        assert eventually(lambda: a.references.counts()["given"] == 0)
+
+        def is_taken_back():
+            refuse_who_waits(b.host.room)
+            return a.references.counts()["given"] == 0
+
+        assert eventually(is_taken_back)
         assert a.peers.get("b").lost is b.peers.get("a").lost is None
         a.rpc_sync("b", simulated.open_gate)
         assert held.wait() == "open"
@@ -210,7 +217,8 @@ def test_a_creation_is_there_before_what_mentions_it(tcp, segments):
 
 @pytest.mark.parametrize(("tcp", "segments"), WIRES)
 def test_large_calls_back_and_forth_through_full_workers_end(tcp, segments):
-    with neighbours("a", "b", options=options(segments, lost_after=2.0), tcp=tcp) as (a, b):
+    with neighbours("a", "b", options=options(segments), tcp=tcp) as (a, b):
+        a.host.room.patience = b.host.room.patience = 1.0
         much = np.ones(4 * MB, np.uint8)
         runs = [
             in_background(lambda f=frm, to=to: f.rpc_sync(to, ask_back, (much, f.name)))
@@ -224,7 +232,7 @@ def test_large_calls_back_and_forth_through_full_workers_end(tcp, segments):
 
 
 def test_the_peer_is_not_lost_while_its_large_request_waits():
-    with neighbours("a", "b", options=options(False, lost_after=1.0)) as (a, b):
+    with neighbours("a", "b", options=options(False, lost_after=4.0)) as (a, b):
         held = fill(a, b)
         with pytest.raises(Refused):
             a.rpc_sync("b", total, (np.ones(6 * MB, np.uint8),))

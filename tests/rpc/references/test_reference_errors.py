@@ -82,7 +82,7 @@ def test_a_fetch_with_a_timeout_of_zero_waits_without_end(gate, owner):
 
 def test_the_default_timeout_is_named_where_none_was_given(gate):
     with neighbours("a", "b", options=Options(rpc_timeout=0.5)) as (a, _):
-        reference = a.remote("b", late)
+        reference = a.remote("b", late, timeout=60)
         with pytest.raises(CallTimeout, match=r"within 0\.5 s"):
             reference.to_here()
         GATE.set()  # The workers' end waits for what still runs.

@@ -154,7 +154,7 @@ def test_a_revoked_certificate_is_refused_whoever_dials(
 
 def test_open_connections_of_a_revoked_certificate_are_closed(tmp_path: Path) -> None:
     cluster = mint_cluster(tmp_path / "c", "ps", "trainer", "other")
-    options = Options(lost_after=1.0)
+    options = Options(lost_after=4.0)
     workers = {
         name: start_worker(name, number, TLS, each.key, options, each.credentials)
         for number, (name, each) in enumerate(cluster.items())
@@ -189,7 +189,7 @@ def test_a_name_whose_certificate_was_revoked_goes_by_tls_on_one_machine(tmp_pat
     with contextlib.ExitStack() as stack:
         workers = {}
         for number, (name, each) in enumerate(cluster.items()):
-            options = Options(host="127.0.0.1", lost_after=1.0)
+            options = Options(host="127.0.0.1", lost_after=4.0)
             made, directory = begin_worker(
                 name, number, each.key, options, credentials=each.credentials
             )

@@ -148,7 +148,7 @@ def test_an_address_that_swallows_all_leaves_time_for_the_next(
         found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port)) for address in hosts]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         with swallowing("127.0.0.2", port):
-            connection = connect(f"tcp://both:{port}", identity=trainer, expect="ps", timeout=1.0)
+            connection = connect(f"tcp://both:{port}", identity=trainer, expect="ps", timeout=6.0)
             connection.close()
             host.accept().close()
 

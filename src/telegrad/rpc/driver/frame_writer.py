@@ -150,8 +150,8 @@ class FrameWriter(Endpoint):
         if unsent is not None:
             self._left()
             return False
-        if self._kept:
-            self.flush()
+        if self._kept or self.closed:
+            self._left()
         return True
 
     def _interrupted(
@@ -304,6 +304,8 @@ class FrameWriter(Endpoint):
                 self._interrupted(interrupt, is_ours, (), _NONE)
             else:
                 self._write.release()
+                if self.closed:
+                    self._host.tidy()
 
     def _pack(self, frame: Frame) -> tuple[Sequence[Buffer], list[Segment]]:
         """Return the parts of a frame with a body or a large header, and the segments it names."""

@@ -113,6 +113,8 @@ class Lead:
             self._links[fd] = link
             self._keeps = self._host.spare_processors() < 0
             self._set.add(fd)
+            # Whoever armed it before this was too early: the set did not know it.
+            link.watched = False
         self.arm(link)
         self.offer()
 

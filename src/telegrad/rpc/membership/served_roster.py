@@ -110,7 +110,8 @@ class ServedRoster:
         about = change.name if isinstance(change, Left) else change.card.name
         for peer in self._worker.peers.all():
             if peer.info.name not in (self._worker.name, about) and peer.lost is None:
-                with suppress(PeerError):
+                # Another thread may shut this worker down meanwhile.
+                with suppress(PeerError, NotInitialized):
                     self._worker.notify_service(peer.info, _CHANGED, change)
 
     def is_alive(self, member: Card) -> bool:
