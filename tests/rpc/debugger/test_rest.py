@@ -117,9 +117,10 @@ def test_calls_that_are_answered_at_rest_are_answered():
 
 def test_over_sockets_a_late_call_waits_on_and_fails_afterwards():
     with neighbours("a", "b") as (a, b):
-        call = a.rpc_async("b", simulated.never, timeout=0.2)
+        assert a.rpc_sync("b", simulated.who) == "b"
         b.rest.begin()
         assert eventually(lambda: a.rest.is_on)
+        call = a.rpc_async("b", simulated.never, timeout=0.2)
         assert eventually(lambda: call.deadline > a.host.now() + 0.3)
         assert not call.done()
         b.rest.end()

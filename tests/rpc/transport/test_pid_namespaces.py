@@ -5,29 +5,29 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.rpc.connected import PATIENCE
+from tests.rpc.inside import ping_often
+from tests.rpc.neighbours import eventually
 
+from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.options import Options
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.startup import start_worker
 from telegrad.rpc.transport import PrivateDirectory
+from telegrad.rpc.worker import Worker
 
 pytestmark = pytest.mark.processes
 
-LOST_AFTER = 0.5
-WORKER = f"""
+WORKER = """
 import sys
 from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.options import Options
 from telegrad.rpc.startup import start_worker
 address, key = sys.argv[1:]
-worker = start_worker("b", 1, address, ClusterKey.load(key), Options(lost_after={LOST_AFTER}))
+worker = start_worker("b", 1, address, ClusterKey.load(key))
 print(worker.info.incarnation, flush=True)
 sys.stdin.read()
 worker.close()
@@ -75,11 +75,25 @@ def unshared(*command: str) -> Iterator["subprocess.Popen[str]"]:
         process.communicate(timeout=PATIENCE)
 
 
+def look_after_peers(worker: Worker) -> None:
+    """Return when the worker has looked after those that it has met several times."""
+    ping_often(worker, 0.05)
+    for path in worker.peers.endpoints():
+        for _ in range(4):
+            looked = path.liveness.ticked
+            assert eventually(lambda path=path, looked=looked: path.liveness.ticked > looked)
+        assert not path.closed
+
+
+def look_after_peers_there() -> None:
+    look_after_peers(current_worker())
+
+
 def test_a_worker_is_not_lost_because_its_process_is_not_seen_from_here(tmp_path: Path) -> None:
     key = ClusterKey.fresh()
     key.save(tmp_path / "key")
     with PrivateDirectory.make() as directory:
-        a = start_worker("a", 0, directory.socket_address("a"), key, Options(lost_after=LOST_AFTER))
+        a = start_worker("a", 0, directory.socket_address("a"), key)
         address = directory.socket_address("b")
         try:
             with unshared(
@@ -87,8 +101,8 @@ def test_a_worker_is_not_lost_because_its_process_is_not_seen_from_here(tmp_path
             ) as b:
                 assert b.stdout is not None
                 a.add_peer(WorkerInfo("b", 1, int(b.stdout.readline())), address)
-                # b looks after a several times meanwhile.
-                a.rpc_sync("b", time.sleep, (LOST_AFTER,))
+                a.rpc_sync("b", look_after_peers_there)
+                look_after_peers(a)
         finally:
             a.close()
 
