@@ -8,7 +8,7 @@ import psutil
 import pytest
 from tests.distributed import functions, handlers
 from tests.distributed.soak import SOAK, amount
-from tests.rpc.neighbours import eventually
+from tests.rpc.neighbours import eventually, stop
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
@@ -42,14 +42,18 @@ def resident(name):
     return rpc.rpc_sync(name, lambda: psutil.Process().memory_info().rss)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-def test_a_worker_lost_before_the_pass_fails_it_by_name_and_another_can_go_on(number):
+def kill(process):
+    os.kill(process, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("end", [kill, stop], ids=["killed", "stopped"])
+def test_a_worker_lost_before_the_pass_fails_it_by_name_and_another_can_go_on(end):
     with LocalCluster(["victim", "b", "c"], options=Options(lost_after=3.0)) as cluster:
         one = x()
         with autograd.context() as context_id:
             y = rpc.rpc_sync("victim", handlers.scale, (one,))
             z = rpc.rpc_sync("b", handlers.through, (["c"], y))
-            os.kill(cluster.process("victim").pid, number)
+            end(cluster.process("victim").pid)
             with pytest.raises(WorkerLost, match="victim"):
                 autograd.backward(context_id, [z.sum()])
             assert autograd.get_gradients(context_id) == {}
@@ -84,14 +88,14 @@ def test_a_failure_is_raised_while_another_worker_is_busy_whose_local_pass_is_ab
         assert is_clean(*cluster.names)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-def test_a_worker_lost_after_its_local_pass_takes_only_its_own_gradients(number):
+@pytest.mark.parametrize("end", [kill, stop], ids=["killed", "stopped"])
+def test_a_worker_lost_after_its_local_pass_takes_only_its_own_gradients(end):
     with LocalCluster(["victim", "c"], options=Options(lost_after=3.0)) as cluster:
         one = x()
         with autograd.context() as context_id:
             y = rpc.rpc_sync("victim", handlers.through, (["c"], one))
             autograd.backward(context_id, [y.sum()])
-            os.kill(cluster.process("victim").pid, number)
+            end(cluster.process("victim").pid)
             with pytest.raises(WorkerLost, match="victim"):
                 rpc.rpc_sync("victim", functions.who)
             assert autograd.get_gradients(context_id)[one].numpy().tolist() == (W * W).tolist()
